@@ -1,0 +1,136 @@
+//! The two primitives everything sealed is made of: HKDF-SHA256 and AES-256-GCM (aws-lc).
+//!
+//! - A key never prints and is wiped when dropped.
+//! - A (key, nonce) pair is used once; each format says how it makes sure.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
+use zeroize::Zeroize;
+
+/// Bytes that an AEAD tag adds.
+pub const TAG_SIZE: usize = 16;
+/// Bytes of a nonce.
+pub const NONCE_SIZE: usize = 12;
+
+/// What is sealed does not open under this key: the wrong key, or changed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sealed bytes do not open: a wrong key, or damage")]
+pub struct OpenError;
+
+/// 256 secret bits.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    pub fn new(bytes: [u8; 32]) -> Key {
+        Key(bytes)
+    }
+
+    /// The secret itself; for writing it to a key file or wrapping it, nothing else.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The key for `purpose`, which is part of a format and never changes, under `salt`.
+    pub fn derive(&self, salt: &[u8], purpose: &[&[u8]]) -> Key {
+        let mut out = [0u8; 32];
+        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&self.0);
+        prk.expand(purpose, hkdf::HKDF_SHA256)
+            .and_then(|okm| okm.fill(&mut out))
+            .expect("32 bytes are within what HKDF-SHA256 gives");
+        Key(out)
+    }
+
+    /// The cipher under this key, its schedule prepared.
+    pub fn cipher(&self) -> Cipher {
+        let key = UnboundKey::new(&AES_256_GCM, &self.0).expect("a key of 32 bytes");
+        Cipher(LessSafeKey::new(key))
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// AES-256-GCM under one key.
+#[derive(Debug)]
+pub struct Cipher(LessSafeKey);
+
+impl Cipher {
+    /// Encrypts in place and gives the tag.
+    pub fn seal_in_place(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &mut [u8]) -> [u8; TAG_SIZE] {
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data)
+            .expect("less than 64 GiB are sealed at once");
+        let mut out = [0u8; TAG_SIZE];
+        out.copy_from_slice(tag.as_ref());
+        out
+    }
+
+    /// Decrypts `data` into `out`, which is as long; on an error `out` holds nothing of use.
+    pub fn open_to(
+        &self,
+        nonce: [u8; NONCE_SIZE],
+        aad: &[u8],
+        tag: &[u8; TAG_SIZE],
+        data: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), OpenError> {
+        self.0
+            .open_separate_gather(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data, tag, out)
+            .map_err(|_| OpenError)
+    }
+
+    /// Appends ciphertext and tag of `plain` to `out`.
+    pub fn seal_to(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], plain: &[u8], out: &mut Vec<u8>) {
+        let at = out.len();
+        out.extend_from_slice(plain);
+        let tag = self.seal_in_place(nonce, aad, &mut out[at..]);
+        out.extend_from_slice(&tag);
+    }
+
+    /// The plaintext of what [`Cipher::seal_to`] appended.
+    pub fn open(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let (data, tag) = sealed.split_last_chunk::<TAG_SIZE>().ok_or(OpenError)?;
+        let mut out = vec![0; data.len()];
+        self.open_to(nonce, aad, tag, data, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// A nonce of a 32-bit and a 64-bit number, little-endian.
+pub fn nonce(high: u32, low: u64) -> [u8; NONCE_SIZE] {
+    let mut out = [0u8; NONCE_SIZE];
+    out[..4].copy_from_slice(&high.to_le_bytes());
+    out[4..].copy_from_slice(&low.to_le_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_opens_and_what_is_changed_does_not() {
+        let cipher = Key::new([7; 32]).derive(b"salt", &[b"test"]).cipher();
+        let mut sealed = Vec::new();
+        cipher.seal_to(nonce(1, 2), b"aad", b"plain", &mut sealed);
+        assert_eq!(cipher.open(nonce(1, 2), b"aad", &sealed).unwrap(), b"plain");
+        assert_eq!(cipher.open(nonce(1, 3), b"aad", &sealed), Err(OpenError));
+        assert_eq!(cipher.open(nonce(1, 2), b"aaD", &sealed), Err(OpenError));
+        for at in 0..sealed.len() {
+            let mut bad = sealed.clone();
+            bad[at] ^= 1;
+            assert_eq!(cipher.open(nonce(1, 2), b"aad", &bad), Err(OpenError));
+        }
+    }
+}

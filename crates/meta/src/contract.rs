@@ -1,0 +1,82 @@
+//! The ordered key-value contract that carries every file-system structure at rest.
+//!
+//! - [`MetaStore::commit`] is atomic and durable when it returns: all of the batch or nothing, also after a crash.
+//! - A [`MetaView`] never changes: it shows exactly the batches committed before it was taken.
+//! - After an error of `commit` the store is not used again; it is opened anew and asked which state it holds
+//!   (engine rule 15).
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+/// Why the metadata store did not do as asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MetaError {
+    /// Another owner has opened the store: this one must stop.
+    #[error("another owner has opened this metadata store: {0}")]
+    Fenced(String),
+    #[error("the metadata store is damaged: {0}")]
+    Damaged(String),
+    #[error("the metadata store is not available: {0}")]
+    Unavailable(String),
+    /// The batch may or may not be there after the next opening.
+    #[error("the metadata store did not say whether it committed: {0}")]
+    Unknown(String),
+}
+
+pub type MetaResult<T> = Result<T, MetaError>;
+
+/// One atomic change: each key set to a value, or removed. A key stands in it once.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// In order of key.
+    pub changes: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// One page of a scan, in order of key.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    pub entries: Vec<(Bytes, Bytes)>,
+    /// Whether nothing in the range follows the last entry.
+    pub complete: bool,
+}
+
+/// The store as it was at one moment.
+#[async_trait]
+pub trait MetaView: Send + Sync + fmt::Debug {
+    async fn get(&self, key: &[u8]) -> MetaResult<Option<Bytes>>;
+
+    /// The first `limit` entries with `from <= key < to`.
+    async fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> MetaResult<Page>;
+
+    /// Values of `keys`, which are sorted, in their order; reads each block once where the engine can.
+    async fn get_sorted(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
+        let mut out = Vec::with_capacity(keys.len());
+        for key in keys {
+            out.push(self.get(key).await?);
+        }
+        Ok(out)
+    }
+}
+
+/// An ordered key-value store with one writer.
+#[async_trait]
+pub trait MetaStore: Send + Sync + fmt::Debug {
+    /// The state after the last commit.
+    fn view(&self) -> Arc<dyn MetaView>;
+
+    /// Makes the whole batch durable and visible, or nothing of it.
+    async fn commit(&self, batch: Batch) -> MetaResult<()>;
+
+    /// Ends use of the store. Nothing committed is lost without it.
+    async fn close(&self) -> MetaResult<()>;
+}
+
+/// Opens the metadata store of a shard for writing, and opens it again after an error.
+#[async_trait]
+pub trait MetaOpener: Send + Sync + fmt::Debug {
+    /// Opens for writing, fencing any other writer; creates the store if there is none.
+    async fn open(&self) -> MetaResult<Arc<dyn MetaStore>>;
+}

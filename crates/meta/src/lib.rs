@@ -1,0 +1,5 @@
+//! Names bytes: the ordered key-value contract and its engines.
+
+pub mod contract;
+
+pub use contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaView, Page};

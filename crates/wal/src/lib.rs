@@ -1,0 +1,5 @@
+//! Orders bytes: the durable write log.
+
+pub mod contract;
+
+pub use contract::{Appended, Entry, LogError, LogPlace};
