@@ -1,7 +1,8 @@
 //! The log as the engine sees it. See `docs/format/log.md` for the bits.
 //!
-//! - [`Log::append`] gives positions in order; the order in the log is the order of positions.
-//! - A position is durable once [`Log::durable`] has reached it: its frame and every earlier one are on the medium.
+//! - [`Log::append`](crate::Log::append) gives positions in order; the order in the log is the order of positions.
+//! - A position is durable once [`Log::durable`](crate::Log::durable) has reached it: its frame and every earlier
+//!   one are on the medium.
 //! - Reading a log back gives a prefix of what was appended, at least up to what was ever durable.
 //! - After one failed flush the log is poisoned: nothing more becomes durable, and it says why.
 
@@ -18,7 +19,7 @@ pub struct LogPlace {
     pub len: u32,
 }
 
-/// What [`Log::append`] gave an entry.
+/// What [`Log::append`](crate::Log::append) gave an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub position: Position,
@@ -39,10 +40,23 @@ pub enum LogError {
     /// There is no room until a checkpoint has trimmed; not an error of anybody.
     #[error("the log is full until a checkpoint has trimmed it")]
     Full,
+    /// So much waits for the medium that no more is taken into memory; goes away with the next flush.
+    #[error("the log's memory is full until its device has caught up")]
+    Busy,
     #[error("the log device {device} failed and nothing later is durable: {reason}; start again on a good device")]
     Poisoned { device: String, reason: String },
     #[error("the log is damaged at offset {offset}: {reason}")]
     Damaged { offset: u64, reason: String },
+    /// Nothing has been written to this device yet: making the log was interrupted, and may be done again.
+    #[error("{device} holds no log yet: its creation was interrupted")]
+    Blank { device: String },
+    #[error("the log {device} has format version {version}, which is newer than this program; use a newer tarn")]
+    Newer { device: String, version: u32 },
+    #[error("the master key does not open the log {device}: it belongs to another store")]
+    WrongKey { device: String },
+    /// The device could not be read while opening or reading back; nothing was changed.
+    #[error("the log device {device} could not be read: {reason}")]
+    Device { device: String, reason: String },
     #[error("{0}")]
     Refused(String),
 }

@@ -1,0 +1,102 @@
+//! Appending: one copy into the open frame, under a short lock.
+//!
+//! - Positions are given out in the order entries lie in the log.
+//! - An entry that is refused takes no position and leaves no bytes.
+
+use std::sync::atomic::Ordering;
+
+use tarn_base::ids::Position;
+
+use crate::contract::{Appended, LogError, LogPlace};
+use crate::format::ENTRY_HEADER;
+use crate::log::{Log, State};
+
+/// The longest payload: one operation's 4 MiB of keys or data (engine rule 8) and 64 KiB for what describes it.
+pub const ENTRY_SIZE_MAX: usize = (4 << 20) + (64 << 10);
+
+impl Log {
+    /// Appends the concatenation of `parts` as one entry.
+    ///
+    /// It is durable once [`Log::durable`] has reached the position. Errors: [`LogError::Full`] (trim),
+    /// [`LogError::Busy`] (wait for a flush), `Poisoned`, `Refused` (too long, or closed).
+    pub fn append(&self, parts: &[&[u8]]) -> Result<Appended, LogError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.append_with(len, |_, out| parts.iter().for_each(|part| out.extend_from_slice(part)))
+    }
+
+    /// Appends one entry of at most `max` bytes that `encode` writes, knowing its own position.
+    ///
+    /// `encode` only appends to the buffer; it runs under the log's lock and must be quick. It is not called when
+    /// there is no room.
+    pub fn append_with(&self, max: usize, encode: impl FnOnce(Position, &mut Vec<u8>)) -> Result<Appended, LogError> {
+        self.append_within(max, self.capacity() - self.reserve(), encode)
+    }
+
+    /// As [`Log::append_with`], and may use the reserve: for what makes room - session images, a checkpoint's notes.
+    pub fn append_reserved(
+        &self,
+        max: usize,
+        encode: impl FnOnce(Position, &mut Vec<u8>),
+    ) -> Result<Appended, LogError> {
+        self.append_within(max, self.capacity(), encode)
+    }
+
+    fn append_within(
+        &self,
+        max: usize,
+        limit: u64,
+        encode: impl FnOnce(Position, &mut Vec<u8>),
+    ) -> Result<Appended, LogError> {
+        if max > ENTRY_SIZE_MAX {
+            return Err(self.refused("an entry is longer than an entry may be"));
+        }
+        let mut state = self.state.lock();
+        let closed_one = self.make_room(&mut state, max, limit)?;
+        let position = Position(state.open.first.0 + u64::from(state.open.entries));
+        let pushed = state.open.push(max, |out| encode(position, out));
+        let (start, len) = pushed.map_err(|_| self.refused("an entry is longer than was said"))?;
+        state.buffered += ENTRY_HEADER + len as usize;
+        let place = LogPlace { frame: state.open.offset, start, len };
+        self.appended.store(position.0, Ordering::Release);
+        let full = state.open.len >= self.options.frame_soft;
+        if full {
+            state.close_frame();
+        }
+        let wake = (full || closed_one) && !state.flush_running;
+        drop(state);
+        if wake {
+            (self.wake)();
+        }
+        Ok(Appended { position, place })
+    }
+
+    /// Sees to it that the open frame can take `len` more bytes; says whether a frame was closed for that.
+    fn make_room(&self, state: &mut State, len: usize, limit: u64) -> Result<bool, LogError> {
+        if state.closed {
+            return Err(self.refused("it is closed"));
+        }
+        // The verdict is read under the state's lock: nothing is taken in after the waiters were told.
+        if let Some(poisoned) = self.ring.condemned() {
+            return Err(poisoned);
+        }
+        if state.open.first.sequence() + u64::from(state.open.entries) >= Position::SEQUENCE_MAX {
+            return Err(self.refused("its sequence numbers are used up; start again"));
+        }
+        if state.buffered + ENTRY_HEADER + len > self.options.buffered_max {
+            return Err(LogError::Busy);
+        }
+        // Closing a frame early costs what its rounding costs, so room is judged for the case at hand.
+        let close = state.open.entries > 0 && state.open.len + ENTRY_HEADER + len > self.options.frame_soft;
+        let end = match close {
+            true => state.end() + crate::format::frame_extent(ENTRY_HEADER + len),
+            false => state.open.offset + state.open.extent_with(len),
+        };
+        if end - state.tail > limit {
+            return Err(LogError::Full);
+        }
+        if close {
+            state.close_frame();
+        }
+        Ok(close)
+    }
+}

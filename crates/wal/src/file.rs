@@ -1,0 +1,149 @@
+//! The log's medium as a file of fixed size.
+//!
+//! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
+//! - A file under its final name is whole: creation happens under another name and ends with a rename.
+//! - One process at a time: an exclusive advisory lock is held as long as the device lives.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use crate::device::LogDevice;
+
+const FILL_CHUNK: usize = 1 << 20;
+
+/// A log in a file.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    size: u64,
+}
+
+impl FileDevice {
+    /// Makes `path`, which must not exist, with `size` bytes of zeros, all of them written, file and parent synced.
+    ///
+    /// Takes as long as writing `size` bytes; `progress` is told how many are written. An interrupted creation leaves
+    /// only `path` with `.creating` appended, which the next one replaces.
+    pub fn create(path: &Path, size: u64, mut progress: impl FnMut(u64)) -> io::Result<FileDevice> {
+        if path.exists() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the log exists already"));
+        }
+        let mut staged = path.as_os_str().to_owned();
+        staged.push(".creating");
+        let staged = PathBuf::from(staged);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&staged)?;
+        lock(&file)?;
+        file.set_len(0)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size) {
+            // Not every file system knows it; the zeros below take the room all the same.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let zeros = vec![0u8; FILL_CHUNK];
+        let mut at = 0;
+        while at < size {
+            let count = zeros.len().min((size - at) as usize);
+            file.write_all_at(&zeros[..count], at)?;
+            at += count as u64;
+            progress(at);
+        }
+        file.sync_all()?;
+        std::fs::rename(&staged, path)?;
+        sync_parent(path)?;
+        Ok(FileDevice { file, path: path.to_owned(), size })
+    }
+
+    /// Opens `path` and locks it; an error of kind `WouldBlock` says another process has it open.
+    pub fn open(path: &Path) -> io::Result<FileDevice> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        lock(&file)?;
+        let size = file.metadata()?.len();
+        Ok(FileDevice { file, path: path.to_owned(), size })
+    }
+
+    /// Opens `path` for reading only and without a lock: for `verify` beside a running server.
+    pub fn open_read_only(path: &Path) -> io::Result<FileDevice> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        Ok(FileDevice { file, path: path.to_owned(), size })
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        rustix::io::Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::WouldBlock, "another process has the log open"),
+        other => other.into(),
+    })
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+impl LogDevice for FileDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, at)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        // A file never grows: a write outside would change metadata, and lie outside every promise.
+        crate::device::range_within(at, data.len(), self.size)?;
+        self.file.write_all_at(data, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+/// What a path lies on, as far as a flush is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A local file system: fdatasync reaches the disk.
+    Local,
+    /// Memory: nothing survives a power loss.
+    Memory(&'static str),
+    /// A network or user-space file system: what a flush means is somebody else's promise.
+    Remote(&'static str),
+}
+
+/// Says what file system `path` (which exists, or whose parent does) is on.
+pub fn medium(path: &Path) -> io::Result<Medium> {
+    let stat = match rustix::fs::statfs(path) {
+        Err(rustix::io::Errno::NOENT) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            rustix::fs::statfs(parent.unwrap_or(Path::new(".")))?
+        }
+        other => other?,
+    };
+    // The width and sign of `f_type` differ between targets; the magics are 32 bits.
+    Ok(match stat.f_type as u32 {
+        0x0102_1994 => Medium::Memory("tmpfs"),
+        0x8584_58f6 => Medium::Memory("ramfs"),
+        0x0000_6969 => Medium::Remote("nfs"),
+        0xff53_4d42 => Medium::Remote("cifs"),
+        0xfe53_4d42 => Medium::Remote("smb2"),
+        0x0000_517b => Medium::Remote("smb"),
+        0x6573_5546 => Medium::Remote("fuse"),
+        0x0102_1997 => Medium::Remote("9p"),
+        0x00c3_6400 => Medium::Remote("ceph"),
+        0x5346_414f => Medium::Remote("afs"),
+        _ => Medium::Local,
+    })
+}

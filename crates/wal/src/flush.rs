@@ -1,0 +1,127 @@
+//! Group commit: whoever waits shares a flush; the caller's thread drives it.
+//!
+//! - One flush at a time; it takes everything appended so far, and what comes meanwhile waits for the next.
+//! - `begin` and `finish` hold the state's lock briefly, `run` holds none that an appender needs.
+//! - Positions become durable in order, and only after a flush of the device that followed their writes succeeded.
+//! - The first error poisons the log for ever; a job that is dropped unfinished counts as one.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tarn_base::ids::Position;
+
+use crate::frame::Frame;
+use crate::log::Log;
+
+/// Frames on their way to the medium.
+#[must_use = "a flush that is not finished poisons the log"]
+pub struct FlushJob {
+    log: Arc<Log>,
+    frames: Vec<Arc<Frame>>,
+    /// Everything before this offset is durable: each frame written says so.
+    durable_end: u64,
+    finished: bool,
+}
+
+impl FlushJob {
+    /// Seals, writes and flushes; blocks as long as the device does.
+    pub fn run(&self) -> io::Result<()> {
+        let log = &self.log;
+        let mut sealed = log.scratch.lock();
+        for frame in &self.frames {
+            frame.seal(&log.ring.keys, log.id, log.shard, log.opening, self.durable_end, &mut sealed);
+            log.ring.write(frame.offset, &sealed)?;
+        }
+        log.ring.flush()
+    }
+
+    /// The last position this makes durable.
+    pub fn last(&self) -> Position {
+        self.frames.last().map_or(Position::ZERO, |frame| frame.last())
+    }
+}
+
+impl Drop for FlushJob {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.log.poison("a flush was abandoned");
+        }
+    }
+}
+
+impl Log {
+    /// Takes everything that waits, if somebody wants it or a frame is full, and no flush is running.
+    pub fn begin_flush(self: &Arc<Log>) -> Option<FlushJob> {
+        let mut state = self.state.lock();
+        if state.flush_running || !state.flush_due(self.durable()) || self.ring.condemned().is_some() {
+            return None;
+        }
+        state.close_frame();
+        let mut frames = state.spare_lists.pop().unwrap_or_default();
+        let state = &mut *state;
+        frames.extend(state.pending.iter().cloned());
+        state.flushing.extend(state.pending.drain(..));
+        state.flush_running = true;
+        Some(FlushJob { log: self.clone(), frames, durable_end: state.durable_end, finished: false })
+    }
+
+    /// Publishes what `job` made durable, or poisons the log; wakes all whose wait is over. Then `begin_flush` again.
+    pub fn finish_flush(&self, mut job: FlushJob, result: io::Result<()>) {
+        job.finished = true;
+        if let Err(error) = result {
+            self.poison(&error.to_string());
+            return;
+        }
+        if self.ring.condemned().is_some() {
+            // Another flush of the same device failed: which writes it lost is not known.
+            self.tell_all();
+            return;
+        }
+        let last = job.last();
+        let mut frames = std::mem::take(&mut job.frames);
+        frames.clear();
+        let mut state = self.state.lock();
+        let state_ref = &mut *state;
+        for mut frame in state_ref.flushing.drain(..) {
+            state_ref.buffered -= frame.len;
+            state_ref.durable_end = frame.offset + frame.extent();
+            // A frame somebody is reading back is left to him; an outsized one is not worth keeping.
+            let reusable =
+                Arc::get_mut(&mut frame).is_some_and(|frame| frame.body.capacity() <= 2 * self.options.frame_soft);
+            if reusable && state_ref.spare.len() < 4 {
+                state_ref.spare.push(frame);
+            }
+        }
+        state_ref.flush_running = false;
+        state_ref.spare_lists.push(frames);
+        self.durable.store(last.0, Ordering::Release);
+        let ready: Vec<_> = state_ref.waiters.extract_if(.., |waiter| waiter.position <= last).collect();
+        drop(state);
+        ready.into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
+    /// Asks for everything appended so far to be flushed, without waiting for it.
+    pub fn request_flush(&self) {
+        self.want(self.appended());
+    }
+
+    /// Drives flushes on this thread until nothing is due; for callers without a log thread, and tests.
+    pub fn flush_now(self: &Arc<Log>) {
+        while let Some(job) = self.begin_flush() {
+            let result = job.run();
+            self.finish_flush(job, result);
+        }
+    }
+
+    /// Notes that `position` is wanted and calls the hook, if a flush has to be begun for it.
+    pub(crate) fn want(&self, position: Position) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(position);
+        let wake = !state.flush_running && state.flush_due(self.durable());
+        drop(state);
+        if wake {
+            (self.wake)();
+        }
+    }
+}

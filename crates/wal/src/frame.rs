@@ -1,0 +1,86 @@
+//! A frame in memory: entries in plaintext until the flush that writes them is over.
+//!
+//! - The plaintext is not touched by sealing, so entries can be read back while their frame is being written.
+//! - Buffers are used again: in steady state a flush allocates nothing.
+
+use tarn_base::crc32c;
+use tarn_base::crypto::TAG_SIZE;
+use tarn_base::ids::{Position, Uuid};
+
+use crate::format::{BLOCK, ENTRY_HEADER, FRAME_HEADER, FrameHeader, LogKeys, frame_extent};
+
+/// Entries that will lie in one frame.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub offset: u64,
+    pub first: Position,
+    pub entries: u32,
+    /// Bytes of `body` that belong to whole entries; a panicking encoder may have left more.
+    pub len: usize,
+    pub body: Vec<u8>,
+}
+
+impl Frame {
+    /// Makes the frame empty, at `offset`, its first entry to be `first`.
+    pub fn begin(&mut self, offset: u64, first: Position) {
+        self.offset = offset;
+        self.first = first;
+        self.entries = 0;
+        self.len = 0;
+        self.body.clear();
+    }
+
+    /// Bytes it takes in the ring, were it closed now; nothing while empty.
+    pub fn extent(&self) -> u64 {
+        if self.entries == 0 { 0 } else { frame_extent(self.len) }
+    }
+
+    /// As [`Frame::extent`], with one more entry of `len` bytes.
+    pub fn extent_with(&self, len: usize) -> u64 {
+        frame_extent(self.len + ENTRY_HEADER + len)
+    }
+
+    pub fn last(&self) -> Position {
+        Position(self.first.0 + u64::from(self.entries) - 1)
+    }
+
+    /// Appends an entry that `encode` writes, at most `max` bytes; gives where its payload is, or how long it was.
+    pub fn push(&mut self, max: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(u32, u32), usize> {
+        self.body.truncate(self.len);
+        self.body.extend_from_slice(&[0; ENTRY_HEADER]);
+        let start = self.len + ENTRY_HEADER;
+        encode(&mut self.body);
+        let len = self.body.len().saturating_sub(start);
+        if len > max || self.body.len() < start {
+            return Err(len);
+        }
+        self.body[self.len..start].copy_from_slice(&(len as u32).to_le_bytes());
+        self.len = self.body.len();
+        self.entries += 1;
+        Ok((start as u32, len as u32))
+    }
+
+    /// Puts the whole frame as it goes to the device into `out`: header, sealed body, zeros up to a block.
+    pub fn seal(&self, keys: &LogKeys, id: Uuid, shard: u32, opening: u32, durable: u64, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&[0; FRAME_HEADER]);
+        out.extend_from_slice(&self.body[..self.len]);
+        let mut header = FrameHeader {
+            id,
+            shard,
+            first: self.first,
+            entries: self.entries,
+            len: self.len as u32,
+            offset: self.offset,
+            durable,
+            opening,
+            body_crc: 0,
+            tag: [0; TAG_SIZE],
+        };
+        header.tag = keys.frames.seal_in_place(header.nonce(), &header.bare(), &mut out[FRAME_HEADER..]);
+        header.body_crc = crc32c(&out[FRAME_HEADER..]);
+        let place = out.first_chunk_mut().expect("the header's room was made above");
+        header.encode(place);
+        out.resize(out.len().next_multiple_of(BLOCK as usize), 0);
+    }
+}

@@ -1,0 +1,246 @@
+//! The log at work: its state, shared by the files that append, flush, wait, trim and read.
+//!
+//! - `tail <= durable end <= end of pending frames <= end of the open frame <= tail + ring`.
+//! - Frames leave memory only once durable, or never, when the log is poisoned.
+//! - The state's lock is held for copying one entry at most; never during IO, never while waking.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use tarn_base::ids::{Position, Uuid};
+
+use crate::cache::FrameCache;
+use crate::contract::LogError;
+use crate::frame::Frame;
+use crate::ring::Ring;
+
+/// Called when a flush is wanted and none is running; must not block and must not call the log.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Sizes, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// A frame that has reached this is closed and written without anybody waiting for it.
+    ///
+    /// 1 MiB: large enough that sealing and writing cost per byte, small enough to read back one entry.
+    pub frame_soft: usize,
+    /// No more than this waits in memory for the medium; above it appending answers [`LogError::Busy`].
+    pub buffered_max: usize,
+    /// The part of the ring, one in so many, that only [`Log::append_reserved`] may use.
+    pub reserve_share: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { frame_soft: 1 << 20, buffered_max: 64 << 20, reserve_share: 16 }
+    }
+}
+
+/// A frame that lies in the ring, or soon will.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FramePlace {
+    pub offset: u64,
+    pub extent: u64,
+    pub last: Position,
+}
+
+pub(crate) struct Waiter {
+    pub id: u64,
+    pub position: Position,
+    pub waker: Waker,
+}
+
+pub(crate) struct State {
+    /// The frame that takes entries. Nobody else holds it.
+    pub open: Frame,
+    /// Closed, not yet given to a flush; in order.
+    pub pending: VecDeque<Arc<Frame>>,
+    /// With the flush that is running; in order, all before `pending`.
+    pub flushing: Vec<Arc<Frame>>,
+    pub flush_running: bool,
+    /// Somebody waits for this position.
+    pub wanted: Position,
+    /// Plaintext bytes in `open`, `pending` and `flushing`.
+    pub buffered: usize,
+    /// Closed frames from the tail on, durable or not.
+    pub frames: VecDeque<FramePlace>,
+    pub tail: u64,
+    pub durable_end: u64,
+    pub closed: bool,
+    pub waiters: Vec<Waiter>,
+    pub next_waiter: u64,
+    /// Buffers to use again.
+    pub spare: Vec<Arc<Frame>>,
+    pub spare_lists: Vec<Vec<Arc<Frame>>>,
+}
+
+impl State {
+    /// Where the ring is used up to, were the open frame closed now.
+    pub fn end(&self) -> u64 {
+        self.open.offset + self.open.extent()
+    }
+
+    /// Closes the open frame, if it holds anything, and opens the next.
+    pub fn close_frame(&mut self) {
+        if self.open.entries == 0 {
+            return;
+        }
+        let (offset, extent, last) = (self.open.offset, self.open.extent(), self.open.last());
+        self.frames.push_back(FramePlace { offset, extent, last });
+        let mut closed = self.spare.pop().unwrap_or_default();
+        match Arc::get_mut(&mut closed) {
+            Some(frame) => std::mem::swap(frame, &mut self.open),
+            None => closed = Arc::new(std::mem::take(&mut self.open)),
+        }
+        self.open.begin(offset + extent, last.next());
+        self.pending.push_back(closed);
+    }
+
+    /// Whether a flush has something to do that somebody wants, or a whole frame.
+    pub fn flush_due(&self, durable: Position) -> bool {
+        !self.pending.is_empty() || (self.wanted > durable && self.open.entries > 0)
+    }
+}
+
+/// The durable write log of one shard. Shared by everybody; see the crate's contract.
+pub struct Log {
+    pub(crate) ring: Ring,
+    pub(crate) id: Uuid,
+    pub(crate) shard: u32,
+    pub(crate) opening: u32,
+    pub(crate) options: LogOptions,
+    pub(crate) state: Mutex<State>,
+    pub(crate) durable: AtomicU64,
+    pub(crate) appended: AtomicU64,
+    pub(crate) wake: Wake,
+    /// The sealed form of one frame; only a running flush uses it.
+    pub(crate) scratch: Mutex<Vec<u8>>,
+    pub(crate) cache: FrameCache,
+}
+
+/// What recovery knows and a log begins with.
+pub(crate) struct Beginning {
+    pub frames: VecDeque<FramePlace>,
+    pub tail: u64,
+    pub end: u64,
+    /// The last position in the log, or the last that was ever trimmed from it.
+    pub last: Position,
+    /// The position of the next entry.
+    pub next: Position,
+}
+
+impl Log {
+    pub(crate) fn begin(ring: Ring, beginning: Beginning, options: LogOptions, wake: Wake) -> Arc<Log> {
+        let header = ring.header();
+        let mut open = Frame::default();
+        open.begin(beginning.end, beginning.next);
+        let state = State {
+            open,
+            pending: VecDeque::new(),
+            flushing: Vec::new(),
+            flush_running: false,
+            wanted: beginning.last,
+            buffered: 0,
+            frames: beginning.frames,
+            tail: beginning.tail,
+            durable_end: beginning.end,
+            closed: false,
+            waiters: Vec::new(),
+            next_waiter: 0,
+            spare: Vec::new(),
+            spare_lists: Vec::new(),
+        };
+        Arc::new(Log {
+            ring,
+            id: header.id,
+            shard: header.shard,
+            opening: header.opening,
+            options,
+            state: Mutex::new(state),
+            durable: AtomicU64::new(beginning.last.0),
+            appended: AtomicU64::new(beginning.last.0),
+            wake,
+            scratch: Mutex::new(Vec::new()),
+            cache: FrameCache::default(),
+        })
+    }
+
+    /// The log's identity: what the owner record calls `node`.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// How messages name the device.
+    pub fn name(&self) -> String {
+        self.ring.device.name()
+    }
+
+    /// Everything up to and including this position is on the medium.
+    pub fn durable(&self) -> Position {
+        Position(self.durable.load(Ordering::Acquire))
+    }
+
+    /// The last position given out; before the first of this opening, the last recovered.
+    pub fn appended(&self) -> Position {
+        Position(self.appended.load(Ordering::Acquire))
+    }
+
+    /// Bytes of the ring.
+    pub fn capacity(&self) -> u64 {
+        self.ring.size
+    }
+
+    /// Bytes of the ring that hold what is not trimmed, the open frame included.
+    pub fn used(&self) -> u64 {
+        let state = self.state.lock();
+        state.end() - state.tail
+    }
+
+    /// Bytes that [`Log::append`](Log::append) may still use, headers and rounding included.
+    pub fn room(&self) -> u64 {
+        (self.capacity() - self.reserve()).saturating_sub(self.used())
+    }
+
+    /// Bytes that wait in memory for the medium.
+    pub fn buffered(&self) -> usize {
+        self.state.lock().buffered
+    }
+
+    /// Bytes that only [`Log::append_reserved`](Log::append_reserved) may use.
+    pub fn reserve(&self) -> u64 {
+        match self.options.reserve_share {
+            0 => 0,
+            share => self.capacity() / share,
+        }
+    }
+
+    /// Why nothing becomes durable any more, if so.
+    pub fn poisoned(&self) -> Option<LogError> {
+        self.ring.condemned()
+    }
+
+    /// Refuses everything from now on and tells whoever waits; the first reason stays.
+    pub fn poison(&self, reason: &str) {
+        self.ring.condemn(reason);
+        self.tell_all();
+    }
+
+    /// Wakes all who wait, so that they see the verdict.
+    pub(crate) fn tell_all(&self) {
+        let waiters = std::mem::take(&mut self.state.lock().waiters);
+        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
+    pub(crate) fn refused(&self, reason: &str) -> LogError {
+        LogError::Refused(format!("the log {}: {reason}", self.name()))
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("id", &self.id).field("device", &self.name()).finish_non_exhaustive()
+    }
+}
