@@ -64,9 +64,7 @@ impl<T: Unpin> Future for Answer<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply<T>> {
         match self.get_mut() {
-            Answer::Ready(reply) => {
-                Poll::Ready(reply.take().unwrap_or_else(|| Err(Done::now(Errno::TryLater.into()))))
-            }
+            Answer::Ready(reply) => Poll::Ready(reply.take().unwrap_or_else(|| Err(Done::now(Errno::TryLater.into())))),
             // A sender that went away means that the file system is shutting down.
             Answer::Later(receiver) => Pin::new(receiver)
                 .poll(cx)

@@ -8,6 +8,9 @@ pub mod answer;
 pub mod contract;
 pub mod error;
 pub mod handle;
+pub mod locks;
+pub mod name;
+pub mod posix;
 pub mod types;
 
 pub use answer::{Answer, Done, Reply};
