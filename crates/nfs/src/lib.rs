@@ -1,7 +1,16 @@
 //! Speaks NFSv3 (RFC 1813) with all that belongs to it, over the file system that `vfs` describes.
 //!
-//! - [`wire`]: bytes to types.
+//! - [`wire`]: bytes to types, without knowledge of files.
+//! - [`session`]: framing and the recognition of repeats, without IO.
 //! - [`service`]: programs that share a port.
+//! - [`exports`], [`gate`]: who may, and as whom.
+//! - [`ops`]: the procedures of NFS, one file each; [`map`]: the only file that knows both the file system's
+//!   errors and the protocol's.
 
+pub mod exports;
+pub mod gate;
+pub mod map;
+pub mod ops;
 pub mod service;
+pub mod session;
 pub mod wire;

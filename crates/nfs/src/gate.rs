@@ -1,0 +1,100 @@
+//! From a handle and a credential to an object and a caller, or a refusal.
+//!
+//! - No call reaches the file system but through here, so no export rule can be forgotten.
+//! - A handle proves that the server gave it out, not that this client may use it: the rules are asked at every
+//!   call.
+
+use std::sync::Arc;
+
+use tarn_vfs::{Caller, FileSystem, HandleKey, Node};
+
+use crate::exports::rules::Verdict;
+use crate::exports::{Exports, Grant};
+use crate::service::CallContext;
+use crate::wire::rpc::AuthSys;
+
+/// What a call is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    Read,
+    Change,
+}
+
+/// A call that may go on.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    pub node: Node,
+    /// Squashed as the export's rule says.
+    pub caller: Caller,
+    /// The id of the file system that clients see the object in.
+    pub fsid: u64,
+    /// Whether the export may be changed.
+    pub writable: bool,
+}
+
+/// Why a call may not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the handle is not one of ours")]
+    BadHandle,
+    #[error("the handle's volume is gone")]
+    Stale,
+    #[error("no export rule lets this client in")]
+    Denied,
+    #[error("the volume is exported read-only to this client")]
+    ReadOnly,
+    #[error("a host name in the export rules is still being looked up")]
+    TryLater,
+}
+
+/// The way in; one for all programs.
+pub struct Gate {
+    pub fs: Arc<dyn FileSystem>,
+    pub exports: Exports,
+    key: HandleKey,
+}
+
+impl Gate {
+    pub fn new(fs: Arc<dyn FileSystem>, exports: Exports) -> Gate {
+        let key = fs.handle_key();
+        Gate { fs, exports, key }
+    }
+
+    pub fn key(&self) -> HandleKey {
+        self.key
+    }
+
+    /// Admits a call on the object that `handle` names.
+    pub fn admit(
+        &self,
+        cx: &CallContext<'_>,
+        sys: &AuthSys<'_>,
+        handle: &[u8],
+        intent: Intent,
+    ) -> Result<Admitted, Refusal> {
+        let node = self.key.verify(handle).map_err(|_| Refusal::BadHandle)?;
+        let table = self.exports.current();
+        let export = table.find(node.volume).ok_or(Refusal::Stale)?;
+        let grant = match self.exports.judge(export, cx.peer) {
+            Verdict::Allowed(grant) => grant,
+            Verdict::Denied => return Err(Refusal::Denied),
+            Verdict::Unresolved => return Err(Refusal::TryLater),
+        };
+        // A snapshot never changes, whoever asks.
+        let writable = grant.writable && node.epoch == 0;
+        if intent == Intent::Change && !writable {
+            return Err(Refusal::ReadOnly);
+        }
+        let caller = caller(&grant, cx, sys);
+        Ok(Admitted { node, caller, fsid: fsid(export.volume.fsid, node.epoch), writable })
+    }
+}
+
+fn caller(grant: &Grant, cx: &CallContext<'_>, sys: &AuthSys<'_>) -> Caller {
+    grant.caller(cx.client(), sys.uid, sys.gid, &sys.gids)
+}
+
+/// Each snapshot is a file system of its own to clients, or they would take its inodes for the present ones.
+fn fsid(volume: u64, epoch: u32) -> u64 {
+    volume ^ (u64::from(epoch).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

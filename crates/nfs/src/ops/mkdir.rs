@@ -1,0 +1,41 @@
+//! MKDIR (RFC 1813 section 3.3.9): a directory.
+
+use tarn_vfs::{Change, Effect};
+
+use super::procedure::{Failed, Procedure, Request, Started, View};
+use crate::gate::Intent;
+use crate::map;
+use crate::wire::nfs3::{self, MkDirArgs, Status};
+use crate::wire::xdr::{Writer, XdrResult};
+
+pub struct MkDir;
+
+impl Procedure for MkDir {
+    const NAME: &'static str = "MKDIR";
+    const ONCE: bool = true;
+
+    type Args<'a> = MkDirArgs<'a>;
+    type Reply = Effect;
+    type Keep = ();
+
+    fn decode(bytes: &[u8]) -> XdrResult<Self::Args<'_>> {
+        nfs3::mkdir(bytes)
+    }
+
+    fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
+        let opened = rq.open(args.place.dir, Intent::Change)?;
+        let set = map::set_attributes(&args.attributes);
+        let answer = rq.fs().mkdir(&opened.caller, opened.node, args.place.name, set);
+        Ok(Started::new(answer, opened.view))
+    }
+
+    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+        view.made(w, reply.attr.as_ref());
+        view.change(w, &reply.changes[0]);
+        Ok(())
+    }
+
+    fn refuse(w: &mut Writer, view: &View, changes: &[Change; 2]) {
+        view.change(w, &changes[0]);
+    }
+}

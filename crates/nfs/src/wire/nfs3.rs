@@ -1,1 +1,0 @@
-//! NFS version 3 (RFC 1813).
