@@ -1,0 +1,190 @@
+//! Making a segment: records are reduced, sealed and packed in the order they come.
+//!
+//! - Each index is sealed once under the segment's key, which seals nothing else; a builder that is dropped takes its
+//!   segment's number with it.
+//! - Moved records keep name, key and stored bytes; only their place is new.
+//! - The object is written whole, once, and never changes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tarn_base::codec::{DecodeError, Decoded};
+use tarn_base::ids::SegmentId;
+
+use crate::codec::{Compression, Compressor};
+use crate::directory::{Directory, DirectoryRecord, Origin, RECORD_BYTES};
+use crate::format::{FOOTER_SIZE, Footer, HEADER_SIZE, RECORD_SIZE_MAX, RECORDS_MAX, SegmentHeader, check_lengths};
+use crate::keys::{FamilyKey, RecordHash, Salt, SegmentKey};
+use crate::name::object_name;
+use crate::pointer::RecordPointer;
+
+/// 16 MiB: large enough that a PUT's price and latency vanish, small enough to be rewritten and cached whole.
+pub const TARGET_SIZE_DEFAULT: usize = 16 << 20;
+pub const TARGET_SIZE_MIN: usize = 4 << 20;
+pub const TARGET_SIZE_MAX: usize = 32 << 20;
+
+/// A segment in the making.
+#[derive(Debug)]
+pub struct SegmentBuilder {
+    segment: SegmentId,
+    family: Arc<FamilyKey>,
+    key: SegmentKey,
+    target: usize,
+    bytes: Vec<u8>,
+    directory: Directory,
+    compressor: Compressor,
+}
+
+/// Where a moved record lies now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its place in the new segment's order: its bit in the live set there.
+    pub index: u32,
+    /// Byte offset in the new object.
+    pub offset: u32,
+}
+
+/// A finished segment, to be PUT under [`SegmentObject::name`].
+#[derive(Clone, Debug)]
+pub struct SegmentObject {
+    pub segment: SegmentId,
+    pub bytes: Bytes,
+    pub records: u32,
+    /// Stored bytes of all records.
+    pub stored_bytes: u64,
+}
+
+impl SegmentObject {
+    /// The object's name below the shard's prefix.
+    pub fn name(&self) -> String {
+        object_name(self.segment)
+    }
+}
+
+impl SegmentBuilder {
+    /// Begins `segment`, a number never used before, under the salt of its owner epoch.
+    ///
+    /// `target` is the object's size in bytes at which [`SegmentBuilder::full`] says so; the last record may exceed it.
+    pub fn new(segment: SegmentId, family: Arc<FamilyKey>, salt: &Salt, target: usize) -> SegmentBuilder {
+        let mut bytes = Vec::with_capacity(target + RECORD_SIZE_MAX as usize);
+        SegmentHeader { segment, family: family.id(), salt: *salt }.encode(&mut bytes);
+        let key = family.segment(salt, segment);
+        let directory = Directory::new(segment);
+        SegmentBuilder { segment, family, key, target, bytes, directory, compressor: Compressor::default() }
+    }
+
+    pub fn segment(&self) -> SegmentId {
+        self.segment
+    }
+
+    pub fn records(&self) -> u32 {
+        self.directory.records.len() as u32
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.directory.records.is_empty()
+    }
+
+    /// Whether the object has reached its target, directory included.
+    pub fn full(&self) -> bool {
+        let directory = self.directory.records.len() * RECORD_BYTES;
+        self.bytes.len() + directory + FOOTER_SIZE >= self.target || self.records() >= RECORDS_MAX
+    }
+
+    /// Adds a record of at most [`RECORD_SIZE_MAX`] bytes; `born` and `generation` are the pointer's.
+    ///
+    /// An error says that the record is too long or the segment has no place left ([`SegmentBuilder::full`]).
+    pub fn push(
+        &mut self,
+        plain: &[u8],
+        compression: Compression,
+        born: u32,
+        generation: u32,
+    ) -> Decoded<RecordPointer> {
+        let hash = self.family.hash(plain);
+        self.push_hashed(plain, hash, compression, born, generation)
+    }
+
+    /// As [`SegmentBuilder::push`], for a caller that has computed [`FamilyKey::hash`] of `plain` already.
+    pub fn push_hashed(
+        &mut self,
+        plain: &[u8],
+        hash: RecordHash,
+        compression: Compression,
+        born: u32,
+        generation: u32,
+    ) -> Decoded<RecordPointer> {
+        self.check_room(plain.len())?;
+        let plain_len = plain.len() as u32;
+        let (codec, packed) = self.compressor.compress(plain, compression);
+        let (index, offset) = (self.directory.records.len() as u32, self.bytes.len());
+        self.bytes.extend_from_slice(packed);
+        let tag = self.key.seal(index, codec, plain_len, &mut self.bytes[offset..]);
+        let stored = (self.bytes.len() - offset) as u32;
+        let offset = offset as u32;
+        self.directory.records.push(DirectoryRecord {
+            offset,
+            stored,
+            plain: plain_len,
+            codec,
+            tag,
+            hash,
+            origin: None,
+        });
+        Ok(RecordPointer {
+            segment: self.segment,
+            index,
+            offset,
+            stored,
+            plain: plain_len,
+            codec,
+            born,
+            generation,
+            tag,
+        })
+    }
+
+    /// Adds a record of another segment, its `stored` bytes as they are. `record` is its entry in that segment's
+    /// directory, `from` that entry's name and salt - used unless the record was moved before, when its first name
+    /// stays. The caller has verified the bytes, or accepts moving damage that every reader will notice.
+    pub fn push_moved(&mut self, from: Origin, record: &DirectoryRecord, stored: &[u8]) -> Decoded<Placed> {
+        self.check_room(stored.len())?;
+        check_lengths(record.codec, stored.len() as u32, record.plain)?;
+        if stored.len() != record.stored as usize {
+            return Err(DecodeError::Range("a moved record's length"));
+        }
+        let placed = Placed { index: self.records(), offset: self.bytes.len() as u32 };
+        self.bytes.extend_from_slice(stored);
+        let origin = Some(record.origin.unwrap_or(from));
+        self.directory.records.push(DirectoryRecord { offset: placed.offset, origin, ..record.clone() });
+        Ok(placed)
+    }
+
+    fn check_room(&self, len: usize) -> Decoded<()> {
+        if len > RECORD_SIZE_MAX as usize {
+            return Err(DecodeError::Range("a record's length"));
+        }
+        // Far above every target; keeps all offsets within 32 bits whatever the caller does.
+        if self.records() >= RECORDS_MAX || self.bytes.len() > 1 << 30 {
+            return Err(DecodeError::Range("a segment's size"));
+        }
+        Ok(())
+    }
+
+    /// Seals the directory and ends the object.
+    pub fn finish(mut self) -> SegmentObject {
+        let plain = self.directory.encode();
+        let footer = Footer {
+            segment: self.segment,
+            records: self.records(),
+            directory: self.bytes.len() as u32,
+            directory_len: (plain.len() + tarn_base::crypto::TAG_SIZE) as u32,
+        };
+        self.key.seal_directory(&footer, &plain, &mut self.bytes);
+        footer.encode(&mut self.bytes);
+        let stored_bytes = u64::from(footer.directory) - HEADER_SIZE as u64;
+        let records = footer.records;
+        self.bytes.shrink_to_fit();
+        SegmentObject { segment: self.segment, bytes: Bytes::from(self.bytes), records, stored_bytes }
+    }
+}
