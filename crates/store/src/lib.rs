@@ -1,5 +1,15 @@
 //! Moves bytes: the contract of an object store, its implementations and decorators.
+//!
+//! Stores: [`memory`], [`local`] (a directory), [`cloud`] (S3, Azure), chosen by [`url`]. Decorators: [`prefix`],
+//! [`sealed`] (encryption), [`retry`], [`shape`] (latency and rates), [`meter`], [`fault`]. [`suite`] is what each of
+//! them must pass; [`bridge`] shows a store to the metadata engine.
 
+pub mod bridge;
 pub mod contract;
+pub mod local;
+pub mod memory;
+pub mod name;
+pub mod prefix;
+pub mod suite;
 
 pub use contract::{ObjectInfo, PutMode, Store, StoreError, StoreResult, Version};

@@ -1,0 +1,306 @@
+//! The ordered key-value contract on SlateDB: an LSM tree in the object store.
+//!
+//! - SlateDB's own log is off. A commit is one batch in one memtable, flushed to one SST and published by one manifest,
+//!   which is created under a number nobody else took: all of it or nothing.
+//! - A view is a SlateDB snapshot taken after the manifest of a commit was written, never before.
+//! - Opening writes a manifest with the next writer epoch; whoever has an older one can publish nothing more.
+//! - A store that failed, was closed or was followed by another is cut off from the object store: what still runs in the
+//!   background of it ends at its next request.
+//! - The clock SlateDB sees never goes backwards, not even across restarts.
+//! - Keys are 1 to 65,535 bytes.
+
+mod cache;
+mod clock;
+mod error;
+mod settings;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::{Either, select};
+use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::{Mutex, RwLock};
+use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
+use slatedb::{Db, DbSnapshot, WriteBatch};
+use tarn_base::world::World;
+use tarn_store::Store;
+use tarn_store::bridge::Bridge;
+
+use crate::contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaView, Page};
+
+/// How many gets of [`MetaView::get_sorted`] run at once.
+const GETS_AT_ONCE: usize = 16;
+/// How far a scan reads ahead, bytes.
+const SCAN_AHEAD: usize = 256 * 1024;
+
+/// How a [`SlateOpener`] opens.
+#[derive(Clone, Debug)]
+pub struct SlateOptions {
+    /// Memory for decoded blocks, indexes and filters, bytes; shared by every opening of one opener.
+    pub cache_bytes: u64,
+    /// How long a commit, an opening or a close may take before it counts as failed.
+    pub patience: Duration,
+}
+
+impl Default for SlateOptions {
+    fn default() -> SlateOptions {
+        // A batch of 200 k keys is flushed in well under a second to a disk; a bucket that needs a minute is away.
+        SlateOptions { cache_bytes: 128 << 20, patience: Duration::from_secs(60) }
+    }
+}
+
+/// Opens the SlateDB database under `path` of an object store.
+pub struct SlateOpener {
+    store: Arc<dyn Store>,
+    path: String,
+    world: World,
+    options: SlateOptions,
+    cache: Arc<cache::BlockCache>,
+    last: Mutex<Weak<Opened>>,
+}
+
+impl fmt::Debug for SlateOpener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlateOpener({} in {:?})", self.path, self.store)
+    }
+}
+
+impl SlateOpener {
+    /// The database of the objects below `path` (a name without slash at its end) of `store`.
+    pub fn new(store: Arc<dyn Store>, path: &str, world: World, options: SlateOptions) -> SlateOpener {
+        let cache = Arc::new(cache::BlockCache::new(options.cache_bytes));
+        SlateOpener { store, path: path.to_owned(), world, options, cache, last: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl MetaOpener for SlateOpener {
+    async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
+        if let Some(before) = self.last.lock().upgrade() {
+            before.bridge.cut();
+        }
+        let bridge = Arc::new(Bridge::new(self.store.clone()));
+        let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
+        let build = Db::builder(self.path.as_str(), bridge.clone())
+            .with_settings(settings::settings())
+            .with_db_cache(self.cache.clone(), 0)
+            .with_system_clock(clock.clone())
+            .with_seed(self.world.random_u64())
+            .build();
+        let opened = within(&self.world, self.options.patience, build).await;
+        let db = match opened {
+            Some(Ok(db)) => db,
+            Some(Err(error)) => {
+                bridge.cut();
+                return Err(error::of_opening(&error));
+            }
+            None => {
+                bridge.cut();
+                return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
+            }
+        };
+        clock.never_before(db.status().current_manifest.last_l0_clock_tick());
+        let opened = Arc::new(Opened { db, bridge });
+        let view = match opened.snapshot() {
+            Ok(view) => view,
+            Err(error) => return Err(error::of_opening(&error)),
+        };
+        *self.last.lock() = Arc::downgrade(&opened);
+        let world = self.world.clone();
+        let patience = self.options.patience;
+        Ok(Arc::new(SlateStore { opened, world, patience, view: RwLock::new(view), busy: Mutex::new(State::Ready) }))
+    }
+}
+
+/// The result of `future`, or `None` if it takes longer than `patience`.
+async fn within<T>(world: &World, patience: Duration, future: impl Future<Output = T>) -> Option<T> {
+    match select(Box::pin(future), world.clock.sleep(patience)).await {
+        Either::Left((result, _)) => Some(result),
+        Either::Right(_) => None,
+    }
+}
+
+/// An open database and its way to the store. The last who holds it cuts the way.
+struct Opened {
+    db: Db,
+    bridge: Arc<Bridge>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.bridge.cut();
+    }
+}
+
+impl Opened {
+    fn snapshot(self: &Arc<Opened>) -> Result<Arc<SlateView>, slatedb::Error> {
+        Ok(Arc::new(SlateView { snapshot: self.db.snapshot()?, _opened: self.clone() }))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    Committing,
+    /// Closed, or a commit has failed or was dropped halfway.
+    Ended,
+}
+
+struct SlateStore {
+    opened: Arc<Opened>,
+    world: World,
+    patience: Duration,
+    /// As of the last commit.
+    view: RwLock<Arc<SlateView>>,
+    busy: Mutex<State>,
+}
+
+impl fmt::Debug for SlateStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlateStore({:?})", self.busy.lock())
+    }
+}
+
+impl SlateStore {
+    /// Nothing of this store reaches the object store from now on.
+    fn end(&self) {
+        *self.busy.lock() = State::Ended;
+        self.opened.bridge.cut();
+    }
+
+    async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
+        self.opened.db.write(batch).await?;
+        self.opened.db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await
+    }
+}
+
+/// Ends the store unless the commit it stands for has come to its end.
+struct Committing<'a>(Option<&'a SlateStore>);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        if let Some(store) = self.0 {
+            store.end();
+        }
+    }
+}
+
+#[async_trait]
+impl MetaStore for SlateStore {
+    fn view(&self) -> Arc<dyn MetaView> {
+        self.view.read().clone()
+    }
+
+    async fn commit(&self, batch: Batch) -> MetaResult<()> {
+        {
+            let mut busy = self.busy.lock();
+            match *busy {
+                State::Ready => *busy = State::Committing,
+                State::Committing => return Err(MetaError::Unavailable("two commits at once".to_owned())),
+                State::Ended => {
+                    return Err(MetaError::Unavailable("this store was closed, or a commit failed".to_owned()));
+                }
+            }
+        }
+        let mut committing = Committing(Some(self));
+        if !batch.changes.is_empty() {
+            let batch = translate(batch)?;
+            match within(&self.world, self.patience, self.write(batch)).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(error::of_commit(&error)),
+                None => return Err(MetaError::Unknown(format!("no answer in {:?}", self.patience))),
+            }
+            *self.view.write() = self.opened.snapshot().map_err(|error| error::of_commit(&error))?;
+        }
+        committing.0 = None;
+        *self.busy.lock() = State::Ready;
+        Ok(())
+    }
+
+    async fn close(&self) -> MetaResult<()> {
+        *self.busy.lock() = State::Ended;
+        // Everything committed is flushed; what is not committed must not be.
+        let close = self.opened.db.close_with_options(CloseOptions::default().with_flush_type(None));
+        let closed = within(&self.world, self.patience, close).await;
+        self.opened.bridge.cut();
+        match closed {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => error::of_closing(&error),
+            None => Err(MetaError::Unavailable(format!("closing took over {:?}", self.patience))),
+        }
+    }
+}
+
+fn translate(batch: Batch) -> MetaResult<WriteBatch> {
+    let mut out = WriteBatch::new();
+    for (key, value) in batch.changes {
+        if key.is_empty() || key.len() > usize::from(u16::MAX) {
+            return Err(MetaError::Unavailable(format!("a key of {} bytes cannot be stored", key.len())));
+        }
+        match value {
+            Some(value) => out.put_bytes(key, value),
+            None => out.delete(key),
+        }
+    }
+    Ok(out)
+}
+
+struct SlateView {
+    snapshot: Arc<DbSnapshot>,
+    /// Keeps the database open while it is read.
+    _opened: Arc<Opened>,
+}
+
+impl fmt::Debug for SlateView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlateView({})", self.snapshot.seq())
+    }
+}
+
+impl SlateView {
+    async fn scan_once(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Page, slatedb::Error> {
+        let ahead = if limit > 64 { SCAN_AHEAD } else { 1 };
+        let options = ScanOptions::default().with_cache_blocks(true).with_read_ahead_bytes(ahead);
+        let range = Bytes::copy_from_slice(from)..Bytes::copy_from_slice(to);
+        let mut entries = self.snapshot.scan_with_options(range, &options).await?;
+        let mut page = Page { entries: Vec::new(), complete: true };
+        while let Some(entry) = entries.next().await? {
+            if page.entries.len() == limit {
+                page.complete = false;
+                break;
+            }
+            page.entries.push((detached(&entry.key), detached(&entry.value)));
+        }
+        Ok(page)
+    }
+}
+
+/// The same bytes without the block they lie in.
+fn detached(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+#[async_trait]
+impl MetaView for SlateView {
+    async fn get(&self, key: &[u8]) -> MetaResult<Option<Bytes>> {
+        let found = self.snapshot.get(key).await.map_err(|error| error::of_reading(&error))?;
+        Ok(found.map(|value| detached(&value)))
+    }
+
+    async fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> MetaResult<Page> {
+        if from >= to {
+            return Ok(Page { entries: Vec::new(), complete: true });
+        }
+        self.scan_once(from, to, limit).await.map_err(|error| error::of_reading(&error))
+    }
+
+    async fn get_sorted(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
+        // Neighbours wait for one another's block in the cache, so each is read once.
+        let gets = stream::iter(keys.to_vec()).map(|key| async move { self.get(&key).await });
+        gets.buffered(GETS_AT_ONCE).try_collect().await
+    }
+}

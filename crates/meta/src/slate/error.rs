@@ -1,0 +1,68 @@
+//! What SlateDB's errors mean to the engine.
+//!
+//! - Fencing is told apart from everything else, wherever it shows.
+//! - A commit that failed otherwise is [`MetaError::Unknown`]: its manifest may have been written.
+//! - Damage names the object it was found in, when our own store found it.
+
+use std::error::Error;
+
+use slatedb::{CloseReason, ErrorKind};
+use tarn_store::StoreError;
+
+use crate::contract::{MetaError, MetaResult};
+
+pub fn of_opening(error: &slatedb::Error) -> MetaError {
+    of_reading(error)
+}
+
+pub fn of_commit(error: &slatedb::Error) -> MetaError {
+    match of_reading(error) {
+        fenced @ MetaError::Fenced(_) => fenced,
+        MetaError::Damaged(why) | MetaError::Unavailable(why) | MetaError::Unknown(why) => MetaError::Unknown(why),
+    }
+}
+
+/// Being closed, or fenced, already is being closed.
+pub fn of_closing(error: &slatedb::Error) -> MetaResult<()> {
+    match error.kind() {
+        ErrorKind::Closed(_) => Ok(()),
+        _ => Err(of_reading(error)),
+    }
+}
+
+pub fn of_reading(error: &slatedb::Error) -> MetaError {
+    let why = describe(error);
+    if let ErrorKind::Closed(CloseReason::Fenced) = error.kind() {
+        return MetaError::Fenced(why);
+    }
+    match stores(error) {
+        Some(StoreError::Damaged(..) | StoreError::NotFound(_) | StoreError::Range(..)) => MetaError::Damaged(why),
+        Some(_) => MetaError::Unavailable(why),
+        None if error.kind() == ErrorKind::Data => MetaError::Damaged(why),
+        None => MetaError::Unavailable(why),
+    }
+}
+
+/// Our own store's error among the causes.
+fn stores(error: &slatedb::Error) -> Option<&StoreError> {
+    let mut cause: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref::<StoreError>() {
+            return Some(found);
+        }
+        // An IO error hides the error it was made of.
+        let hidden = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        cause = match hidden {
+            Some(hidden) => Some(hidden),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn describe(error: &slatedb::Error) -> String {
+    match stores(error) {
+        Some(found) => found.to_string(),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,74 @@
+//! How SlateDB is set: every value that is not its default, with the reason.
+
+use std::time::Duration;
+
+use slatedb::Settings;
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, CompressionCodec, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, GarbageCollectorScheduleOptions,
+};
+
+/// How often an idle database looks at its manifest. Each look is a request that is paid for; a deposed writer finds
+/// out at its next commit anyway.
+const MANIFEST_POLL: Duration = Duration::from_secs(10);
+/// How often compactions are considered. A checkpoint comes every few seconds at most.
+const COMPACTION_POLL: Duration = Duration::from_secs(5);
+/// Tries of one request on the object store, 0.1 to 1 s apart, before the operation fails.
+const RETRIES: u32 = 20;
+/// How old garbage must be. Far longer than any read or upload that may still name it.
+const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
+
+pub fn settings() -> Settings {
+    let worker = CompactionWorkerOptions {
+        compactions_poll_interval: COMPACTION_POLL,
+        // One of two cores at most; the foreground is served by the same machine.
+        max_concurrent_compactions: 1,
+        max_subcompactions: 1,
+        max_sst_size: 128 << 20,
+        compression_codec: Some(CompressionCodec::Lz4),
+        ..CompactionWorkerOptions::default()
+    };
+    Settings {
+        // The log is ours; what is in SlateDB is a checkpoint.
+        wal_enabled: false,
+        flush_interval: None,
+        manifest_poll_interval: MANIFEST_POLL,
+        manifest_update_timeout: Duration::from_secs(60),
+        // A memtable is flushed by a commit, never by its size: one commit is one SST.
+        l0_sst_size_bytes: 1 << 30,
+        max_unflushed_bytes: 2 << 30,
+        // A commit must not wait for a compaction.
+        l0_max_ssts: 128,
+        l0_max_ssts_per_key: 128,
+        l0_flush_parallelism: 1,
+        compression_codec: Some(CompressionCodec::Lz4),
+        object_store_max_retries: Some(RETRIES),
+        compactor_options: Some(CompactorOptions {
+            poll_interval: COMPACTION_POLL,
+            max_concurrent_compactions: 1,
+            worker: Some(worker),
+            object_store_max_retries: Some(RETRIES),
+            ..CompactorOptions::default()
+        }),
+        garbage_collector_options: Some(garbage_collector()),
+        ..Settings::default()
+    }
+}
+
+fn garbage_collector() -> GarbageCollectorOptions {
+    let every = |interval| {
+        let interval = Some(interval);
+        Some(GarbageCollectorDirectoryOptions { interval, min_age: GARBAGE_AGE, dry_run: false })
+    };
+    GarbageCollectorOptions {
+        manifest_options: every(Duration::from_secs(5 * 60)),
+        compacted_options: every(Duration::from_secs(5 * 60)),
+        compactions_options: every(Duration::from_secs(5 * 60)),
+        // There is no log of SlateDB's.
+        wal_options: None,
+        wal_fence_options: None,
+        detach_options: Some(GarbageCollectorScheduleOptions { interval: Some(Duration::from_secs(60 * 60)) }),
+        object_store_max_retries: Some(RETRIES),
+        ..GarbageCollectorOptions::default()
+    }
+}

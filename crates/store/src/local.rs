@@ -1,0 +1,115 @@
+//! Objects as files below one directory of the host.
+//!
+//! - A file under an object's name is whole and durable: it was written and fsynced under `.tarn/staging` and then
+//!   renamed or linked to its name, and every directory on the way was fsynced, before `put` returned.
+//! - `Replace` compares and renames under an exclusive lock of `.tarn/lock`; every other change of a name holds the
+//!   lock shared. So changes of different processes and threads exclude each other where it matters.
+//! - `Create` is one `link`, which fails if the name is taken.
+//! - A version is a hash of the content: equal content is the same version, whatever happened in between.
+//! - A file in `.tarn/staging` that nobody has locked belongs to no writer; opening the store removes it.
+//! - Everything goes through the directory opened at the start. If it is removed under us, calls fail and say so; it is
+//!   never made again.
+//! - An object and a "directory" of the same name exclude each other (`a` and `a/b`), as on any file system.
+
+mod files;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::contract::{ObjectInfo, PutMode, Store, StoreError, StoreResult, Version};
+use crate::name;
+
+/// A directory as a store. Its calls block on the disk: poll them on a background runtime.
+pub struct LocalStore {
+    files: files::Files,
+}
+
+impl fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalStore({})", self.files.shown())
+    }
+}
+
+impl LocalStore {
+    /// Opens the store in `directory`; with `create`, makes directory and store if they are not there.
+    /// Removes what writers that no longer live left half-written.
+    pub fn open(directory: &Path, create: bool) -> StoreResult<LocalStore> {
+        let files = files::Files::open(directory, create)?;
+        files.remove_stale()?;
+        Ok(LocalStore { files })
+    }
+}
+
+/// The name, if it is one an object may have and not one of ours.
+fn checked(name: &str) -> StoreResult<&str> {
+    name::check(name)?;
+    if name.split('/').next() == Some(files::OWN) {
+        return Err(StoreError::Denied(format!("names below {} belong to the store itself", files::OWN)));
+    }
+    Ok(name)
+}
+
+#[async_trait]
+impl Store for LocalStore {
+    async fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> StoreResult<Version> {
+        let name = checked(name)?;
+        let version = files::version(&bytes);
+        let staged = self.files.stage(&bytes)?;
+        let parent = self.files.make_parents(name)?;
+        match mode {
+            PutMode::Overwrite => {
+                let _lock = self.files.lock_shared()?;
+                staged.rename_to(name)?;
+                self.files.sync_directory(parent)?;
+            }
+            PutMode::Create => {
+                let _lock = self.files.lock_shared()?;
+                staged.link_to(name)?;
+                self.files.sync_directory(parent)?;
+            }
+            PutMode::Replace(expected) => {
+                let _lock = self.files.lock_exclusive()?;
+                match self.files.read(name) {
+                    Ok(present) if files::version(&present) == expected => {}
+                    Ok(_) | Err(StoreError::NotFound(_)) => return Err(StoreError::Changed(name.to_owned())),
+                    Err(error) => return Err(error),
+                }
+                staged.rename_to(name)?;
+                self.files.sync_directory(parent)?;
+            }
+        }
+        Ok(version)
+    }
+
+    async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
+        let bytes = self.files.read(checked(name)?)?;
+        let version = files::version(&bytes);
+        Ok((Bytes::from(bytes), version))
+    }
+
+    async fn get_range(&self, name: &str, range: Range<u64>) -> StoreResult<Bytes> {
+        self.files.read_range(checked(name)?, range).map(Bytes::from)
+    }
+
+    async fn head(&self, name: &str) -> StoreResult<ObjectInfo> {
+        self.files.info(checked(name)?)
+    }
+
+    async fn delete(&self, name: &str) -> StoreResult<()> {
+        let name = checked(name)?;
+        let _lock = self.files.lock_shared()?;
+        self.files.remove(name)
+    }
+
+    async fn list(&self, prefix: &str) -> StoreResult<Vec<ObjectInfo>> {
+        name::check_prefix(prefix)?;
+        self.files.list(prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests;
