@@ -9,6 +9,7 @@ pub mod contract;
 pub mod error;
 pub mod handle;
 pub mod locks;
+pub mod model;
 pub mod name;
 pub mod posix;
 pub mod types;

@@ -15,7 +15,9 @@ mod names;
 
 pub use access::{Rights, access, may_read, may_search, may_write, permits};
 pub use attributes::{DIRECTORY_SIZE, after_write, apply_setattr, atime_due, check_read, check_write, new_attr};
-pub use names::{check_link, check_make, check_remove, check_rename, check_rmdir, entry_changed, linked, unlinked};
+pub use names::{
+    check_link, check_make, check_remove, check_rename, check_rmdir, check_symlink, entry_changed, linked, unlinked,
+};
 
 /// Run as the file's owner.
 pub const SET_UID: u16 = 0o4000;

@@ -8,7 +8,7 @@ use tarn_base::time::Time;
 use super::STICKY;
 use super::access::{Rights, may_change_entries, permits};
 use crate::error::Errno;
-use crate::types::{Attr, Caller, FileType, LINK_MAX};
+use crate::types::{Attr, Caller, FileType, LINK_MAX, SYMLINK_MAX};
 
 /// Whether `caller` may add an entry to `dir`, which they may search. `there` says that the name is taken.
 /// Errors: `Exists`, `Access`, `Stale` if the directory has been removed.
@@ -20,6 +20,14 @@ pub fn check_make(dir: &Attr, there: bool, caller: &Caller) -> Result<(), Errno>
         return Err(Errno::Stale);
     }
     may_change_entries(dir, caller)
+}
+
+/// Whether a symbolic link may have this target. Errors: `Invalid` if it is empty or has a NUL, `NameTooLong`.
+pub fn check_symlink(target: &[u8]) -> Result<(), Errno> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(Errno::Invalid);
+    }
+    if target.len() > SYMLINK_MAX { Err(Errno::NameTooLong) } else { Ok(()) }
 }
 
 /// Whether `caller` may give `object` another name in `dir`. Errors: as [`check_make`], `CrossVolume`,
