@@ -1,0 +1,165 @@
+//! The server's state as Prometheus reads it (OpenMetrics text).
+//!
+//! - Everything is taken from one [`StatusView`] at the moment of the scrape; nothing is counted here.
+//! - Names end in their unit; counters are totals since the start.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::protocol::StatusView;
+
+/// The text of a scrape.
+pub fn render(status: StatusView) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("tarn");
+    registry.register_collector(Box::new(Scrape(status)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Scrape(StatusView);
+
+type Labels = Vec<(&'static str, String)>;
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let status = &self.0;
+        let out = &mut encoder;
+        gauges(out, status)?;
+        let volumes = |value: fn(&crate::protocol::VolumeView) -> u64| {
+            status.volumes.iter().map(move |volume| (vec![("volume", volume.name.clone())], value(volume))).collect()
+        };
+        family(out, "volume_used_bytes", "Logical bytes of a volume", true, volumes(|view| view.used_bytes))?;
+        family(out, "volume_used_inodes", "Files and directories of a volume", true, volumes(|view| view.used_inodes))?;
+        let caches = |value: fn(&crate::protocol::CacheStatus) -> u64| {
+            status.caches.iter().map(move |cache| (vec![("cache", cache.name.clone())], value(cache))).collect()
+        };
+        family(out, "cache_hits", "Look-ups that a cache answered", false, caches(|cache| cache.hits))?;
+        family(out, "cache_misses", "Look-ups that it did not", false, caches(|cache| cache.misses))?;
+        family(out, "cache_bytes", "Memory of a cache", true, caches(|cache| cache.bytes))?;
+        requests(out, status)?;
+        operations(out, status)
+    }
+}
+
+fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
+    let rows: [(&str, &str, u64); 16] = [
+        ("uptime_seconds", "Time since the start", status.uptime_seconds),
+        ("memory_bytes", "Resident memory", status.memory_bytes),
+        ("memory_limit_bytes", "Memory this process may use", status.memory_limit_bytes),
+        ("log_capacity_bytes", "Size of the write log", status.log.capacity_bytes),
+        ("log_used_bytes", "What of it a checkpoint has not yet freed", status.log.used_bytes),
+        ("log_poisoned", "1 if the log's device has failed", u64::from(status.log.poisoned.is_some())),
+        ("overlay_bytes", "Changes that the store does not hold yet", status.overlay.bytes),
+        ("overlay_keys", "Keys among them", status.overlay.keys),
+        ("overlay_generations", "Generations that wait for their checkpoint", status.overlay.generations),
+        ("checkpoint_last_milliseconds", "How long the last checkpoint took", status.checkpoint.last_milliseconds),
+        ("checkpoint_failing", "1 if the last try failed", u64::from(status.checkpoint.failing.is_some())),
+        ("incarnation", "Openings that did not follow a clean close", u64::from(status.incarnation)),
+        ("grace", "1 while only locks from before a restart are granted", u64::from(status.in_grace)),
+        ("clients", "Clients seen", status.clients),
+        ("connections", "Open connections", status.connections),
+        ("locks", "Locks held and waiting", status.locks),
+    ];
+    for (name, help, value) in rows {
+        let gauge = ConstGauge::new(clamped(value));
+        gauge.encode(out.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+    }
+    let counters = [
+        ("checkpoints", "Checkpoints done", status.checkpoint.count),
+        ("checkpoint_failures", "Checkpoints that failed and were begun again", status.checkpoint.failures),
+    ];
+    for (name, help, value) in counters {
+        let counter = ConstCounter::new(value);
+        counter.encode(out.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    Ok(())
+}
+
+fn requests(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
+    let rows = |value: fn(&crate::protocol::RequestStatus) -> u64| {
+        status.store_requests.iter().map(move |row| (vec![("kind", row.kind.clone())], value(row))).collect()
+    };
+    family(out, "store_requests", "Requests to the object store", false, rows(|row| row.count))?;
+    family(out, "store_errors", "Requests that failed", false, rows(|row| row.errors))?;
+    family(out, "store_bytes", "Bytes to and from the object store", false, rows(|row| row.bytes))?;
+    family(out, "store_microseconds", "Time spent in requests", false, rows(|row| row.microseconds))
+}
+
+fn operations(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
+    let used = || status.operations.iter().filter(|row| row.count > 0);
+    let labels = |row: &crate::protocol::OperationStatus| {
+        vec![("program", row.program.clone()), ("procedure", row.procedure.clone())]
+    };
+    let errors = used().map(|row| (labels(row), row.errors)).collect();
+    family(out, "operation_errors", "Calls that were answered with an error", false, errors)?;
+    let mut family = out.encode_descriptor("operation_seconds", "How long calls took", None, MetricType::Histogram)?;
+    for row in used() {
+        let labels = labels(row);
+        let bound = |index: usize| (1u64 << index.min(62)) as f64 / 1e6;
+        let mut buckets: Vec<(f64, u64)> =
+            row.buckets.iter().enumerate().map(|(index, count)| (bound(index), *count)).collect();
+        let counted: u64 = row.buckets.iter().sum();
+        buckets.push((f64::INFINITY, row.count.saturating_sub(counted)));
+        let sum = row.microseconds as f64 / 1e6;
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, row.count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+fn family(out: &mut DescriptorEncoder, name: &str, help: &str, gauge: bool, rows: Vec<(Labels, u64)>) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let kind = if gauge { MetricType::Gauge } else { MetricType::Counter };
+    let mut family = out.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in &rows {
+        let encoder = family.encode_family(labels)?;
+        if gauge {
+            ConstGauge::new(clamped(*value)).encode(encoder)?
+        } else {
+            ConstCounter::new(*value).encode(encoder)?
+        }
+    }
+    Ok(())
+}
+
+fn clamped(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{CacheStatus, OperationStatus};
+
+    #[test]
+    fn a_scrape_holds_what_the_status_says() {
+        let mut status = StatusView::default();
+        status.log.used_bytes = 4096;
+        status.caches = vec![CacheStatus { name: "data".into(), hits: 7, ..CacheStatus::default() }];
+        status.operations = vec![OperationStatus {
+            program: "nfs".into(),
+            procedure: "GETATTR".into(),
+            count: 3,
+            errors: 1,
+            microseconds: 12,
+            buckets: vec![0, 0, 2, 1],
+        }];
+        let text = render(status).unwrap();
+        assert!(text.contains("\ntarn_log_used_bytes 4096\n"), "{text}");
+        assert!(text.contains("tarn_cache_hits_total{cache=\"data\"} 7\n"), "{text}");
+        assert!(text.contains("tarn_operation_seconds_count{program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
+        assert!(text.contains("{le=\"0.000004\",program=\"nfs\",procedure=\"GETATTR\"} 2\n"), "{text}");
+        assert!(text.contains("{le=\"+Inf\",program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,86 @@
+//! `tarn status`: how the running server is.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Where;
+use crate::admin::client;
+use crate::exit::{Outcome, Stop};
+use crate::protocol::{Request, StatusView};
+use crate::sizes::{show_size, show_span};
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    place: Where,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub fn run(self) -> Outcome<()> {
+        let status: StatusView = client::ask(&self.place.data()?, &Request::Status)?;
+        if self.json {
+            let text = serde_json::to_string_pretty(&status).map_err(|error| Stop::Internal(error.to_string()))?;
+            println!("{text}");
+        } else {
+            print(&status);
+        }
+        Ok(())
+    }
+}
+
+fn print(status: &StatusView) {
+    let up = show_span(Duration::from_secs(status.uptime_seconds));
+    println!("tarn {}, process {}, up {up}", status.version, status.process);
+    println!("  data         {}", status.data);
+    println!("  store        {}", status.store);
+    println!("  nfs          {}{}", status.nfs, if status.portmap { ", portmap on port 111" } else { "" });
+    println!("  admin        {}", status.admin.as_deref().unwrap_or("off"));
+    println!("  memory       {} of {}", show_size(status.memory_bytes), show_size(status.memory_limit_bytes));
+    let log = &status.log;
+    let percent = (log.used_bytes * 100).checked_div(log.capacity_bytes).unwrap_or(0);
+    println!(
+        "  log          {} of {} ({percent} %), durable to {}",
+        show_size(log.used_bytes),
+        show_size(log.capacity_bytes),
+        log.durable
+    );
+    if let Some(reason) = &log.poisoned {
+        println!("               FAILED: {reason}");
+    }
+    let overlay = &status.overlay;
+    println!("  not stored   {} in {} keys", show_size(overlay.bytes), overlay.keys);
+    let checkpoint = &status.checkpoint;
+    println!(
+        "  checkpoints  {}, the last took {}, stored to {}",
+        checkpoint.count,
+        show_span(Duration::from_millis(checkpoint.last_milliseconds)),
+        checkpoint.position
+    );
+    if let Some(reason) = &checkpoint.failing {
+        println!("               FAILING: {reason}");
+    }
+    for cache in &status.caches {
+        let percent = (cache.hits * 100).checked_div(cache.hits + cache.misses).unwrap_or(0);
+        println!("  cache {:<6} {}, {percent} % hits", cache.name, show_size(cache.bytes));
+    }
+    println!(
+        "  clients      {} with {} connections, {} locks{}",
+        status.clients,
+        status.connections,
+        status.locks,
+        if status.in_grace { ", in grace" } else { "" }
+    );
+    for volume in &status.volumes {
+        println!(
+            "  volume       {}: {} in {} files{}",
+            volume.name,
+            show_size(volume.used_bytes),
+            volume.used_inodes,
+            if volume.write_speed == "high" { ", write speed HIGH (a crash may lose the last 10 s)" } else { "" }
+        );
+    }
+}

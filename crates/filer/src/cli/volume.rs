@@ -1,0 +1,184 @@
+//! `tarn volume`: the volumes of the running server.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use clap::{Args, Subcommand};
+
+use super::{Where, table};
+use crate::admin::client;
+use crate::exit::{Outcome, Stop};
+use crate::protocol::{Request, VolumeChange, VolumeView};
+use crate::sizes::{self, show_size, show_span};
+
+#[derive(Debug, Subcommand)]
+pub enum Volume {
+    /// Make a volume and export it as /NAME
+    Create {
+        name: String,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// List all volumes
+    List {
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Show everything about one
+    Show {
+        name: String,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Change what is given, at once
+    Set {
+        name: String,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Delete one; its data is kept for 24 hours
+    Delete {
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Bring a deleted one back within 24 hours
+    Undelete {
+        name: String,
+        #[command(flatten)]
+        place: Where,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Change {
+    /// Size of a record of files made from now on: a power of two from 4KiB to 1MiB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_size)]
+    record_size: Option<u64>,
+    /// normal: acknowledged on the log's disk; high: in memory, a crash may lose the last 10 seconds
+    #[arg(long, value_name = "SPEED", value_parser = ["normal", "high"])]
+    write_speed: Option<String>,
+    /// How long changes may wait in the log before they go to the store, up to 12h
+    #[arg(long, value_name = "TIME", value_parser = sizes::parse_span)]
+    write_back_delay: Option<std::time::Duration>,
+    /// none, lz4, zstd or zstd-1 to zstd-19
+    #[arg(long, value_name = "KIND")]
+    compression: Option<String>,
+    /// Bytes of files it may hold; "none" takes the limit away
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    size_limit: Option<u64>,
+    /// Export rules, separated by semicolons, or @FILE; "" for the default. See docs/protocols/nfs3.md
+    #[arg(long, value_name = "RULES")]
+    exports: Option<String>,
+}
+
+fn limit(text: &str) -> Result<u64, String> {
+    if text == "none" { Ok(0) } else { sizes::parse_size(text) }
+}
+
+impl Change {
+    fn gather(self) -> Outcome<VolumeChange> {
+        let exports = match self.exports {
+            Some(text) => Some(match text.strip_prefix('@') {
+                Some(path) => std::fs::read_to_string(path).map_err(|error| Stop::ValueInvalid {
+                    what: "--exports",
+                    value: text.clone(),
+                    reason: error.to_string(),
+                })?,
+                None => text,
+            }),
+            None => None,
+        };
+        Ok(VolumeChange {
+            record_size: self.record_size.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+            write_speed: self.write_speed,
+            write_back_delay_ms: self.write_back_delay.map(|span| span.as_millis() as u64),
+            compression: self.compression,
+            size_limit: self.size_limit,
+            exports,
+        })
+    }
+}
+
+impl Volume {
+    pub fn run(self) -> Outcome<()> {
+        match self {
+            Volume::Create { name, change, place } => {
+                // Its root belongs to whoever makes it, so that a touch works at once.
+                let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+                let request = Request::CreateVolume { name, change: change.gather()?, uid, gid };
+                let view: VolumeView = client::ask(&place.data()?, &request)?;
+                println!("volume {} is exported as {}", view.name, view.export);
+            }
+            Volume::List { place } => list(&all(&place)?),
+            Volume::Show { name, place } => match all(&place)?.iter().find(|view| view.name == name) {
+                Some(view) => show(view),
+                None => return Err(Stop::Refused(format!("there is no volume {name}; see `tarn volume list`"))),
+            },
+            Volume::Set { name, change, place } => {
+                let request = Request::SetVolume { name, change: change.gather()? };
+                show(&client::ask::<VolumeView>(&place.data()?, &request)?);
+            }
+            Volume::Delete { name, yes, place } => {
+                if !yes {
+                    confirm(&name)?;
+                }
+                let _: serde_json::Value = client::ask(&place.data()?, &Request::DeleteVolume { name: name.clone() })?;
+                println!("volume {name} is deleted; `tarn volume undelete {name}` brings it back within 24 hours");
+            }
+            Volume::Undelete { name, place } => {
+                let request = Request::UndeleteVolume { name };
+                let view: VolumeView = client::ask(&place.data()?, &request)?;
+                println!("volume {} is back as {}", view.name, view.export);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn all(place: &Where) -> Outcome<Vec<VolumeView>> {
+    client::ask(&place.data()?, &Request::Volumes)
+}
+
+fn confirm(name: &str) -> Outcome<()> {
+    let mut stdin = std::io::stdin().lock();
+    if stdin.is_terminal() {
+        print!("Type the name of the volume to delete it: ");
+        let _ = std::io::stdout().flush();
+    }
+    let mut typed = String::new();
+    let _ = stdin.read_line(&mut typed);
+    if typed.trim() == name { Ok(()) } else { Err(Stop::NotConfirmed(name.to_owned())) }
+}
+
+fn list(volumes: &[VolumeView]) {
+    let row = |view: &VolumeView| {
+        let state = match view.deleted_until_ms {
+            Some(_) => "deleted".to_owned(),
+            None if view.write_speed == "high" => "HIGH: a crash may lose the last 10 s".to_owned(),
+            None => view.write_speed.clone(),
+        };
+        let limit = view.size_limit.map_or("none".to_owned(), show_size);
+        vec![view.name.clone(), view.export.clone(), show_size(view.used_bytes), limit, state]
+    };
+    let rows: Vec<_> = volumes.iter().map(row).collect();
+    table::print(&["NAME", "EXPORT", "USED", "LIMIT", "WRITE SPEED"], &rows);
+}
+
+fn show(view: &VolumeView) {
+    println!("name              {}", view.name);
+    println!("export            {}", view.export);
+    println!("record size       {}", show_size(u64::from(view.record_size)));
+    println!("write speed       {}", view.write_speed);
+    println!("write-back delay  {}", show_span(std::time::Duration::from_millis(view.write_back_delay_ms)));
+    println!("compression       {}", view.compression);
+    println!("size limit        {}", view.size_limit.map_or("none".to_owned(), show_size));
+    println!("used              {} in {} files", show_size(view.used_bytes), view.used_inodes);
+    println!("exports           {}", if view.exports.is_empty() { "default" } else { view.exports.trim_end() });
+}

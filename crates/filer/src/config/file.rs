@@ -1,0 +1,109 @@
+//! The configuration file: TOML, every key optional, none unknown.
+//!
+//! - Each key stands in `docs/config.md` with its default and the reason for it; a test compares the two.
+//! - Secrets are never here: they come by environment or in files of their own.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Outcome, Stop};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub data: Option<PathBuf>,
+    pub store: Option<String>,
+    pub key_file: Option<PathBuf>,
+    pub log: Log,
+    pub nfs: Nfs,
+    pub admin: Admin,
+    pub cache: Cache,
+    pub checkpoint: Checkpoint,
+    pub report: Report,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    pub dir: Option<PathBuf>,
+    pub size: Option<String>,
+    #[serde(rename = "unsafe")]
+    pub unsafe_place: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nfs {
+    pub listen: Option<String>,
+    pub portmap: Option<bool>,
+    pub cores: Option<usize>,
+    pub slow_operation: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    pub listen: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cache {
+    pub data: Option<String>,
+    pub names: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checkpoint {
+    pub memory: Option<String>,
+    pub log_fill_percent: Option<u8>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Report {
+    pub level: Option<String>,
+}
+
+impl File {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> Outcome<File> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Stop::ConfigUnreadable { path: path.to_path_buf(), reason: error.to_string() })?;
+        File::parse(&text).map_err(|reason| Stop::ConfigInvalid { path: path.to_path_buf(), reason })
+    }
+
+    /// Understands `text`, or says in one line which entry is wrong and where.
+    pub fn parse(text: &str) -> Result<File, String> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let message = error.message().lines().next().unwrap_or("not TOML").to_owned();
+            match line {
+                Some(line) => format!("line {line}: {message}"),
+                None => message,
+            }
+        })
+    }
+
+    /// A file with every key set, to compare the documents with.
+    pub fn full() -> File {
+        File {
+            data: Some("/var/lib/tarn".into()),
+            store: Some("s3://bucket/prefix".into()),
+            key_file: Some("/etc/tarn/key".into()),
+            log: Log { dir: Some("/var/lib/tarn/log".into()), size: Some("8GiB".into()), unsafe_place: Some(false) },
+            nfs: Nfs {
+                listen: Some("0.0.0.0:2049".into()),
+                portmap: Some(true),
+                cores: Some(4),
+                slow_operation: Some("1s".into()),
+            },
+            admin: Admin { listen: Some("127.0.0.1:9120".into()) },
+            cache: Cache { data: Some("4GiB".into()), names: Some("2GiB".into()) },
+            checkpoint: Checkpoint { memory: Some("1GiB".into()), log_fill_percent: Some(50) },
+            report: Report { level: Some("info".into()) },
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Settings: what the command line, the configuration file and the defaults come to.
+//!
+//! - A flag beats the file, the file beats the default. Settings are plain data.
+//! - Every default has its reason beside it.
+//! - Nothing is created or opened here.
+
+mod file;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use file::File;
+
+use crate::exit::{Outcome, Stop};
+use crate::{memory, sizes};
+
+/// The port of NFS, and so of every client's default.
+pub const NFS_PORT: u16 = 2049;
+/// The port of status and metrics.
+pub const ADMIN_PORT: u16 = 9120;
+
+/// What was given on the command line of `tarn serve`.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub data: Option<PathBuf>,
+    pub log: Option<PathBuf>,
+    pub store: Option<String>,
+    pub key_file: Option<PathBuf>,
+    pub nfs: Option<String>,
+    pub admin: Option<String>,
+    pub portmap: bool,
+    pub config: Option<PathBuf>,
+    pub unsafe_log: bool,
+    pub take: bool,
+    pub accept_loss: bool,
+}
+
+/// Everything that a server is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub data: PathBuf,
+    pub store: StorePlace,
+    /// None: `key` in the data directory.
+    pub key_file: Option<PathBuf>,
+    pub log_dir: PathBuf,
+    /// Bytes; none: a tenth of the log's disk, at most 8 GiB.
+    pub log_size: Option<u64>,
+    pub unsafe_log: bool,
+    pub nfs: SocketAddr,
+    pub portmap: bool,
+    /// Threads that serve.
+    pub cores: usize,
+    /// An operation that takes longer is reported.
+    pub slow_operation: Duration,
+    pub admin: Option<SocketAddr>,
+    /// Bytes of decoded file data kept.
+    pub cache_data: u64,
+    /// Bytes of inodes, names and pointers kept.
+    pub cache_names: u64,
+    /// Bytes of changes in memory that the store does not hold yet.
+    pub checkpoint_memory: u64,
+    /// Fill of the log at which a checkpoint starts.
+    pub log_fill_percent: u8,
+    pub level: String,
+    /// Claim a store that another node left open.
+    pub take: bool,
+    /// Open without the log that the store was left with.
+    pub accept_loss: bool,
+}
+
+/// Where objects live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorePlace {
+    /// `objects` in the data directory.
+    Embedded(PathBuf),
+    Directory(PathBuf),
+    /// A URL for a cloud's client: `s3://bucket/prefix`, `az://container/prefix`.
+    Cloud(String),
+}
+
+impl StorePlace {
+    pub fn is_embedded(&self) -> bool {
+        matches!(self, StorePlace::Embedded(_))
+    }
+
+    /// The place as its operator would write it.
+    pub fn show(&self) -> String {
+        match self {
+            StorePlace::Embedded(dir) | StorePlace::Directory(dir) => format!("file://{}", dir.display()),
+            StorePlace::Cloud(url) => url.clone(),
+        }
+    }
+
+    fn parse(url: &str) -> Outcome<StorePlace> {
+        let bad = |reason: &str| Stop::StoreUrl { url: url.to_owned(), reason: reason.to_owned() };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("it has no scheme"))?;
+        match scheme {
+            "file" if rest.starts_with('/') && rest.len() > 1 => Ok(StorePlace::Directory(PathBuf::from(rest))),
+            "file" => Err(bad("its path is not absolute")),
+            "s3" | "az" => {
+                let bucket = rest.split('/').next().unwrap_or_default();
+                if bucket.is_empty() { Err(bad("it names no bucket")) } else { Ok(StorePlace::Cloud(url.to_owned())) }
+            }
+            _ => Err(bad("this kind of store is unknown")),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the file that `flags` name, if any, and joins both with the defaults.
+    pub fn gather(flags: &Flags) -> Outcome<Settings> {
+        let file = match &flags.config {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        Settings::join(flags, &file, memory::limit())
+    }
+
+    /// `memory` is the limit in bytes that cache sizes are taken from.
+    pub fn join(flags: &Flags, file: &File, memory: u64) -> Outcome<Settings> {
+        let data = absolute(flags.data.clone().or(file.data.clone()).unwrap_or_else(default_data))?;
+        let store = match flags.store.as_deref().or(file.store.as_deref()) {
+            Some(url) => StorePlace::parse(url)?,
+            None => StorePlace::Embedded(data.join("objects")),
+        };
+        let log_dir = match flags.log.clone().or(file.log.dir.clone()) {
+            Some(dir) => absolute(dir)?,
+            None => data.join("log"),
+        };
+        let key_file = flags.key_file.clone().or(file.key_file.clone()).map(absolute).transpose()?;
+        // Loopback only: an export to a network is a decision that somebody takes.
+        let nfs = flags.nfs.as_deref().or(file.nfs.listen.as_deref());
+        let nfs = nfs.map_or(Ok(loopback(NFS_PORT)), |text| parse_address("nfs.listen", text, NFS_PORT))?;
+        // A quarter of the memory limit each for data and names leaves half to changes, the store's client and
+        // the kernel's socket buffers.
+        let quarter = memory / 4;
+        Ok(Settings {
+            store,
+            log_dir,
+            key_file,
+            log_size: size("log.size", &file.log.size)?.map(|bytes| log_size_in_range(bytes)).transpose()?,
+            unsafe_log: flags.unsafe_log || file.log.unsafe_place.unwrap_or(false),
+            nfs,
+            portmap: flags.portmap || file.nfs.portmap.unwrap_or(false),
+            cores: cores(file.nfs.cores)?,
+            // Ten times the slowest write of a healthy disk under load: what takes longer is worth a line.
+            slow_operation: span("nfs.slow_operation", &file.nfs.slow_operation)?.unwrap_or(Duration::from_secs(1)),
+            admin: admin(flags, file)?,
+            cache_data: size("cache.data", &file.cache.data)?.unwrap_or(quarter / 2),
+            cache_names: size("cache.names", &file.cache.names)?.unwrap_or(quarter / 2),
+            // Changes beyond it are read back from the log.
+            checkpoint_memory: size("checkpoint.memory", &file.checkpoint.memory)?
+                .unwrap_or((memory / 8).clamp(64 << 20, 4 << 30)),
+            log_fill_percent: percent("checkpoint.log_fill_percent", file.checkpoint.log_fill_percent)?,
+            level: level(file.report.level.as_deref().unwrap_or("info"))?,
+            take: flags.take,
+            accept_loss: flags.accept_loss,
+            data,
+        })
+    }
+
+    /// Where the master key lies if it is in a file.
+    pub fn key_path(&self) -> PathBuf {
+        self.key_file.clone().unwrap_or_else(|| self.data.join("key"))
+    }
+}
+
+/// The data directory that every command uses unless told otherwise.
+pub fn default_data() -> PathBuf {
+    PathBuf::from("./tarn-data")
+}
+
+/// `path` seen from the root, without touching it.
+pub fn absolute(path: PathBuf) -> Outcome<PathBuf> {
+    std::path::absolute(&path)
+        .map(|path| clean(&path))
+        .map_err(|error| Stop::PathUnusable { path, reason: error.to_string() })
+}
+
+fn clean(path: &Path) -> PathBuf {
+    path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// "ADDR:PORT", "[V6]:PORT", "ADDR" or ":PORT".
+fn parse_address(what: &'static str, text: &str, port: u16) -> Outcome<SocketAddr> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(loopback(port));
+    }
+    Err(Stop::ValueInvalid {
+        what,
+        value: format!("{text:?}"),
+        reason: "write ADDRESS:PORT, such as 127.0.0.1:2049 or [::]:2049".to_owned(),
+    })
+}
+
+fn admin(flags: &Flags, file: &File) -> Outcome<Option<SocketAddr>> {
+    match flags.admin.as_deref().or(file.admin.listen.as_deref()) {
+        // Without a word it is off: two servers on one machine must not quarrel over a port nobody asked for.
+        None | Some("off") => Ok(None),
+        Some(text) => parse_address("admin.listen", text, ADMIN_PORT).map(Some),
+    }
+}
+
+fn size(what: &'static str, text: &Option<String>) -> Outcome<Option<u64>> {
+    let Some(text) = text else { return Ok(None) };
+    let bytes = sizes::parse_size(text).map_err(|reason| Stop::ValueInvalid { what, value: text.clone(), reason })?;
+    Ok(Some(bytes))
+}
+
+/// Least size of a log: room for a few of the largest entries beside a checkpoint in progress.
+pub const LOG_SIZE_MIN: u64 = 64 << 20;
+
+fn log_size_in_range(bytes: u64) -> Outcome<u64> {
+    if (LOG_SIZE_MIN..=(1 << 43)).contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(Stop::ValueInvalid {
+        what: "log.size",
+        value: sizes::show_size(bytes),
+        reason: "use 64 MiB to 8 TiB".to_owned(),
+    })
+}
+
+fn span(what: &'static str, text: &Option<String>) -> Outcome<Option<Duration>> {
+    let Some(text) = text else { return Ok(None) };
+    let span = sizes::parse_span(text).map_err(|reason| Stop::ValueInvalid { what, value: text.clone(), reason })?;
+    Ok(Some(span))
+}
+
+fn cores(given: Option<usize>) -> Outcome<usize> {
+    match given {
+        // One for each core that the process may use: a request is served on the core that received it.
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        Some(count @ 1..=1024) => Ok(count),
+        Some(count) => {
+            Err(Stop::ValueInvalid { what: "nfs.cores", value: count.to_string(), reason: "use 1 to 1024".to_owned() })
+        }
+    }
+}
+
+fn percent(what: &'static str, given: Option<u8>) -> Outcome<u8> {
+    // Half full: the other half takes what arrives while the checkpoint runs.
+    match given.unwrap_or(50) {
+        percent @ 5..=90 => Ok(percent),
+        percent => Err(Stop::ValueInvalid { what, value: percent.to_string(), reason: "use 5 to 90".to_owned() }),
+    }
+}
+
+fn level(text: &str) -> Outcome<String> {
+    match text {
+        "error" | "warn" | "info" | "debug" | "trace" => Ok(text.to_owned()),
+        _ => Err(Stop::ValueInvalid {
+            what: "report.level",
+            value: format!("{text:?}"),
+            reason: "use error, warn, info, debug or trace".to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(text: &str) -> Outcome<Settings> {
+        Settings::join(&Flags::default(), &File::parse(text).map_err(Stop::Internal)?, 8 << 30)
+    }
+
+    #[test]
+    fn without_a_word_everything_is_here_and_on_loopback() {
+        let settings = join("").unwrap();
+        assert!(settings.data.is_absolute() && settings.data.ends_with("tarn-data"));
+        assert_eq!(settings.store, StorePlace::Embedded(settings.data.join("objects")));
+        assert_eq!(settings.nfs, "127.0.0.1:2049".parse().unwrap());
+        assert_eq!(settings.cache_data + settings.cache_names, 2 << 30);
+        assert_eq!(settings.admin, None);
+    }
+
+    #[test]
+    fn a_flag_beats_the_file() {
+        let file = File::parse("store = 's3://b/p'\n[nfs]\nlisten = '0.0.0.0:1'").unwrap();
+        let flags = Flags { nfs: Some("[::1]:2".into()), ..Flags::default() };
+        let settings = Settings::join(&flags, &file, 8 << 30).unwrap();
+        assert_eq!(settings.nfs, "[::1]:2".parse().unwrap());
+        assert_eq!(settings.store, StorePlace::Cloud("s3://b/p".into()));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_key() {
+        for (text, word) in [
+            ("[log]\nsize = '8GB'", "log.size"),
+            ("[log]\nsize = '1MiB'", "log.size"),
+            ("[nfs]\nlisten = 'here'", "nfs.listen"),
+            ("[nfs]\ncores = 0", "nfs.cores"),
+            ("[nfs]\nslow_operation = '1'", "nfs.slow_operation"),
+            ("[checkpoint]\nlog_fill_percent = 99", "checkpoint.log_fill_percent"),
+            ("[report]\nlevel = 'loud'", "report.level"),
+        ] {
+            let stop = join(text).unwrap_err();
+            assert_eq!(stop.code(), 12, "{stop}");
+            assert!(stop.to_string().starts_with(word), "{stop}");
+        }
+        for url in ["objects", "file://objects", "s3://", "ftp://x"] {
+            assert_eq!(join(&format!("store = '{url}'")).unwrap_err().code(), 50);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a command asks a running server, and what it hears: one JSON object a line, over the Unix socket.
+//!
+//! - One request a connection. Any number of progress lines, then one answer or one refusal, then the end.
+//! - Nothing secret travels here.
+
+use serde::{Deserialize, Serialize};
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Request {
+    Status,
+    Clients,
+    Locks,
+    /// Releases every lock of the client of this name.
+    BreakLocks {
+        client: String,
+    },
+    Volumes,
+    CreateVolume {
+        name: String,
+        change: VolumeChange,
+        /// The root directory's owner.
+        uid: u32,
+        gid: u32,
+    },
+    SetVolume {
+        name: String,
+        change: VolumeChange,
+    },
+    DeleteVolume {
+        name: String,
+    },
+    UndeleteVolume {
+        name: String,
+    },
+    Checkpoint,
+    Fsck,
+    Scrub,
+}
+
+/// What an administrator sets; what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct VolumeChange {
+    /// Bytes.
+    pub record_size: Option<u32>,
+    /// "normal" or "high".
+    pub write_speed: Option<String>,
+    pub write_back_delay_ms: Option<u64>,
+    /// "none", "lz4", "zstd" or "zstd-LEVEL".
+    pub compression: Option<String>,
+    /// Bytes; 0 takes the limit away.
+    pub size_limit: Option<u64>,
+    /// Export rules as text; empty goes back to the default.
+    pub exports: Option<String>,
+}
+
+/// A line of the server's.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    Progress(Progress),
+    Done(serde_json::Value),
+    Refused(String),
+}
+
+/// How far a long walk has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Progress {
+    pub done: u64,
+    /// 0 if not known.
+    pub total: u64,
+    /// What is counted: "segments", "inodes".
+    pub unit: String,
+}
+
+/// A volume in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct VolumeView {
+    pub id: u32,
+    pub name: String,
+    pub export: String,
+    pub record_size: u32,
+    pub write_speed: String,
+    pub write_back_delay_ms: u64,
+    pub compression: String,
+    pub size_limit: Option<u64>,
+    /// Bytes of logical data.
+    pub used_bytes: u64,
+    pub used_inodes: u64,
+    pub exports: String,
+    /// Deleted, and until when it can be brought back, milliseconds since 1970.
+    pub deleted_until_ms: Option<i64>,
+}
+
+/// A client in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ClientView {
+    pub address: String,
+    pub exports: Vec<String>,
+    pub connections: u64,
+    pub operations: u64,
+    /// Seconds since its last call.
+    pub idle_seconds: u64,
+}
+
+/// A lock in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct LockView {
+    pub client: String,
+    pub process: u32,
+    pub volume: String,
+    pub inode: u64,
+    pub kind: String,
+    pub start: u64,
+    /// None: to the end of the file.
+    pub end: Option<u64>,
+    pub waiting: bool,
+}
+
+/// What a consistency walk found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct WalkView {
+    /// What was looked at: (what, how many).
+    pub counts: Vec<(String, u64)>,
+    /// One sentence each; the first hundred.
+    pub faults: Vec<String>,
+    pub fault_count: u64,
+}
+
+/// How a server is: what `tarn status` shows and what the metrics are made of.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct StatusView {
+    pub version: String,
+    pub process: u32,
+    pub uptime_seconds: u64,
+    pub data: String,
+    pub store: String,
+    pub nfs: String,
+    pub admin: Option<String>,
+    pub portmap: bool,
+    /// Bytes resident.
+    pub memory_bytes: u64,
+    /// Bytes this process may use.
+    pub memory_limit_bytes: u64,
+    pub incarnation: u32,
+    pub in_grace: bool,
+    pub log: LogStatus,
+    pub overlay: OverlayStatus,
+    pub checkpoint: CheckpointStatus,
+    pub caches: Vec<CacheStatus>,
+    pub store_requests: Vec<RequestStatus>,
+    pub operations: Vec<OperationStatus>,
+    pub volumes: Vec<VolumeView>,
+    pub clients: u64,
+    pub connections: u64,
+    pub locks: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct LogStatus {
+    pub path: String,
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    /// "incarnation.sequence"
+    pub durable: String,
+    pub appended: String,
+    /// Why nothing more becomes durable.
+    pub poisoned: Option<String>,
+}
+
+/// Changes that the store does not hold yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct OverlayStatus {
+    pub bytes: u64,
+    pub keys: u64,
+    pub generations: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct CheckpointStatus {
+    pub count: u64,
+    pub failures: u64,
+    pub last_milliseconds: u64,
+    /// Why the last try failed, if it did.
+    pub failing: Option<String>,
+    /// The store holds everything up to here.
+    pub position: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct CacheStatus {
+    pub name: String,
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct RequestStatus {
+    /// "get", "put", ...
+    pub kind: String,
+    pub count: u64,
+    pub errors: u64,
+    pub bytes: u64,
+    pub microseconds: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct OperationStatus {
+    pub program: String,
+    pub procedure: String,
+    pub count: u64,
+    pub errors: u64,
+    /// Sum over all calls.
+    pub microseconds: u64,
+    /// Calls that took at most 2^index microseconds, for each index; not summed up.
+    pub buckets: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_one_line_and_comes_back() {
+        let change = VolumeChange { exports: Some("a\nb".into()), ..VolumeChange::default() };
+        for request in [
+            Request::Status,
+            Request::BreakLocks { client: "c".into() },
+            Request::CreateVolume { name: "v".into(), change, uid: 1, gid: 2 },
+        ] {
+            let text = serde_json::to_string(&request).unwrap();
+            assert!(!text.contains('\n'));
+            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        }
+        assert!(serde_json::from_str::<Request>("{\"do\":\"rm\"}").is_err());
+    }
+}

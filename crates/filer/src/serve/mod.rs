@@ -1,0 +1,171 @@
+//! A server from start to end.
+//!
+//! The order of a start: settings, places and addresses are judged; the key is found and held against the store;
+//! only then is anything made; the engine recovers; connections are accepted.
+//! The order of an end: no more connections, a checkpoint, a clean close, the log's thread, the lock.
+
+mod banner;
+mod cores;
+mod flush;
+mod sockets;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+use tarn_base::world::World;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::admin::service::{About, Service};
+use crate::admin::{http, socket};
+use crate::config::{Flags, Settings};
+use crate::exit::{Outcome, Stop};
+use crate::front::Front;
+use crate::node::{Node, Opening};
+use crate::{place, report, world};
+use cores::Cores;
+use flush::{Flusher, Waker};
+use sockets::Sockets;
+
+/// Serves until a signal ends it.
+pub fn run(flags: Flags) -> Outcome<()> {
+    let started = Instant::now();
+    let settings = Settings::gather(&flags)?;
+    let judged = place::judge(&settings)?;
+    let sockets = Sockets::bind(&settings)?;
+    report::begin(&settings.level);
+    let background = background(settings.cores)?;
+    let world = world::real(background.handle().clone());
+    let served = background.block_on(async {
+        let waker = Waker::default();
+        let (node, opening) = Node::open(&settings, judged, &world, waker.hook()).await?;
+        let flusher = Flusher::start(node.log(), &waker)?;
+        let node = Arc::new(node);
+        let served = serve(&settings, &flags, sockets, &node, &opening, &world, started).await;
+        report::tell_manager(&[NotifyState::Stopping, NotifyState::Status("bringing the log to the store")]);
+        let closed = node.close().await;
+        flusher.stop();
+        served.and(closed)
+    });
+    // What hangs on a store that is away must not keep the process: everything acknowledged is in the log.
+    background.shutdown_timeout(Duration::from_secs(2));
+    served
+}
+
+/// The runtime for everything that waits: misses, checkpoints, the store, commands.
+fn background(cores: usize) -> Outcome<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        // Two at least, so that one long merge does not hold up the fetches that foreground calls wait for.
+        .worker_threads(cores.clamp(2, 16))
+        .thread_name("background")
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::Internal(format!("the background runtime cannot start: {error}")))
+}
+
+async fn serve(
+    settings: &Settings,
+    flags: &Flags,
+    sockets: Sockets,
+    node: &Arc<Node>,
+    opening: &Opening,
+    world: &World,
+    started: Instant,
+) -> Outcome<()> {
+    let failed = |error: std::io::Error| Stop::Internal(error.to_string());
+    let mut signals = Signals::new().map_err(failed)?;
+    let (nfs, admin) = (sockets.nfs_address()?, sockets.admin_address());
+    let front = Arc::new(Front::new(node.files(), world, settings, nfs).await);
+    let about = About {
+        started,
+        data: settings.data.display().to_string(),
+        store: settings.store.show(),
+        nfs,
+        admin,
+        portmap: settings.portmap,
+    };
+    let service = Arc::new(Service { node: node.clone(), front: front.clone(), about });
+    tokio::spawn(socket::serve(socket::bind(&settings.data)?, service.clone()));
+    if let Some(listener) = sockets.admin {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        tokio::spawn(http::serve(listener, service.clone()));
+    }
+    let datagrams = front.serve_datagrams(sockets.nfs_udp, sockets.portmap, world).map_err(failed)?;
+    let cores = Cores::start(settings.cores, &front.connection())?;
+    let acceptor = tokio::spawn(accept(sockets.nfs, cores));
+    let uid = rustix::process::getuid().as_raw();
+    print!("{}", banner::text(settings, nfs, admin, opening, uid));
+    let _ = std::io::stdout().flush();
+    report::tell_manager(&[NotifyState::Ready, NotifyState::Status(&opening.words)]);
+    wait_for_end(&mut signals, flags).await;
+    acceptor.abort();
+    datagrams.iter().for_each(tokio::task::AbortHandle::abort);
+    // Dropping the acceptor drops the threads' queues, which ends every connection.
+    let _ = acceptor.await;
+    let _ = std::fs::remove_file(settings.data.join(crate::admin::client::SOCKET));
+    Ok(())
+}
+
+/// Accepts connections and hands them to the serving threads in turn.
+async fn accept(listener: TcpListener, mut cores: Cores) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!("the NFS socket cannot be used: {error}"),
+    };
+    loop {
+        let accepted = listener.accept().await.and_then(|(stream, peer)| {
+            // Replies are written whole: waiting for more to send only delays them.
+            stream.set_nodelay(true)?;
+            Ok((stream.into_std()?, peer))
+        });
+        match accepted {
+            Ok((stream, peer)) => cores.hand_over(stream, peer),
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                // Out of descriptors: those who are served go on, and some will end.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Returns once a signal asks for the end; one that asks for the configuration again is obeyed meanwhile.
+async fn wait_for_end(signals: &mut Signals, flags: &Flags) {
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return,
+            _ = signals.interrupt.recv() => return,
+            _ = signals.hang_up.recv() => reload(flags),
+        }
+    }
+}
+
+/// Takes over what may change while the server runs: the report's level. What is wrong is said and left as it was.
+fn reload(flags: &Flags) {
+    match Settings::gather(flags) {
+        Ok(settings) => {
+            report::change(&settings.level);
+            tracing::info!("the configuration was read again; the level is {}", settings.level);
+        }
+        Err(stop) => tracing::error!("the configuration was not read again: {stop}"),
+    }
+}

@@ -1,0 +1,93 @@
+//! The real world: the machine's clocks, the kernel's randomness, tasks on the background runtime.
+//!
+//! - This is the only place of the program where they come from; everything else is handed a [`World`].
+//! - A sleep belongs to the background runtime's timer whichever thread awaits it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tarn_base::time::Time;
+use tarn_base::world::{BoxFuture, Clock, Random, Spawn, World};
+use tokio::runtime::Handle;
+
+/// The world as seen from a program whose background runtime is `background`.
+pub fn real(background: Handle) -> World {
+    World {
+        clock: Arc::new(MachineClock { start: Instant::now(), background: background.clone() }),
+        random: Arc::new(KernelRandom),
+        spawn: Arc::new(BackgroundSpawn(background)),
+    }
+}
+
+struct MachineClock {
+    start: Instant,
+    background: Handle,
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Time {
+        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() },
+            // A wall clock before 1970 is wrong anyway; the epoch is the nearest honest answer.
+            Err(_) => Time::EPOCH,
+        }
+    }
+
+    fn steady(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        let _inside = self.background.enter();
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// `getrandom`, which blocks only before the machine's pool is first filled.
+pub struct KernelRandom;
+
+impl Random for KernelRandom {
+    fn fill(&self, out: &mut [u8]) {
+        let mut rest = out;
+        while !rest.is_empty() {
+            match rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty()) {
+                Ok(count) => rest = &mut rest[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                // Nothing that Tarn seals would be safe without it.
+                Err(error) => panic!("the kernel gives no random bytes: {error}"),
+            }
+        }
+    }
+}
+
+struct BackgroundSpawn(Handle);
+
+impl Spawn for BackgroundSpawn {
+    fn spawn(&self, name: &'static str, task: BoxFuture<()>) {
+        let task = self.0.spawn(task);
+        // A panic in a background task is a bug of ours: it is said aloud, and the service goes on.
+        self.0.spawn(async move {
+            if let Err(error) = task.await
+                && error.is_panic()
+            {
+                tracing::error!(task = name, "a background task failed: {error}");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_differ_and_clocks_run() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let world = real(runtime.handle().clone());
+        assert_ne!(world.random_bytes::<32>(), world.random_bytes::<32>());
+        let before = world.clock.steady();
+        runtime.block_on(world.clock.sleep(Duration::from_millis(2)));
+        assert!(world.clock.steady() >= before + Duration::from_millis(2));
+        assert!(world.clock.now().seconds > 1_600_000_000);
+    }
+}
