@@ -6,11 +6,15 @@
 //! - [`exports`], [`gate`]: who may, and as whom.
 //! - [`ops`]: the procedures of NFS, one file each; [`map`]: the only file that knows both the file system's
 //!   errors and the protocol's.
+//! - [`mount`]: from a path to the first handle.
+//! - [`server`]: connections and datagrams, counters, who is connected.
 
 pub mod exports;
 pub mod gate;
 pub mod map;
+pub mod mount;
 pub mod ops;
+pub mod server;
 pub mod service;
 pub mod session;
 pub mod wire;

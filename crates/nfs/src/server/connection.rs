@@ -1,0 +1,240 @@
+//! One TCP connection.
+//!
+//! - A call that memory can answer is read, run and answered in one poll: no task, no channel, no wake-up.
+//! - Everything that has arrived is taken in one read, and all replies it leads to leave in one write.
+//! - A call that must wait is put aside, and the others go on; replies leave in any order.
+//! - What a connection may hold is bounded: calls in progress, bytes not taken by the peer, time without
+//!   progress. Beyond that nothing is read, and the peer feels it.
+//! - A call runs to its end though the connection goes away; only its reply is lost.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::stream::{FuturesUnordered, StreamExt};
+use tarn_base::world::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use super::clients::Connected;
+use super::outbox::Outbox;
+use super::shared::Shared;
+use crate::service::{self, Called, Dispatched, LaterReply, Progress, Transport};
+use crate::session::record::{Framed, Framer, RecordError};
+use crate::wire::xdr::Writer;
+
+/// Bytes that one read has room for at least: many small calls, or the head of a large one.
+const READ_SIZE: usize = 64 << 10;
+/// How often limits in time are looked at.
+const TICK: Duration = Duration::from_secs(15);
+
+/// Why a connection ended otherwise than by the peer closing it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    #[error("the connection failed: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the peer sent {0}")]
+    Record(#[from] RecordError),
+    #[error("the peer does not speak RPC")]
+    NotRpc,
+    #[error("the peer stopped amid a message or took no replies")]
+    Stalled,
+}
+
+/// Serves `stream` until the peer closes it, breaks the protocol or is silent for too long, or
+/// [`Shared::stop`] is called. Never blocks the thread.
+pub async fn serve_connection<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>) -> Result<(), ConnectionError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let peer = service::canonical(peer);
+    let now = shared.now();
+    let (id, connected) = shared.clients.enter(peer, shared.world.clock.now(), now);
+    let _entry = Entry { shared: &shared, id };
+    let mut stopping = shared.stopping();
+    let mut stopping = pin!(async move {
+        // An error means that nobody is left who could ask for it.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    let mut connection = Connection {
+        shared: &shared,
+        connected,
+        stream,
+        peer,
+        buffer: BytesMut::new(),
+        framer: Framer::default(),
+        outbox: Outbox::new(peer),
+        later: FuturesUnordered::new(),
+        reading: true,
+        tick: shared.world.clock.sleep(TICK),
+        active: now,
+    };
+    std::future::poll_fn(move |cx| {
+        if connection.reading && stopping.as_mut().poll(cx).is_ready() {
+            connection.reading = false;
+        }
+        connection.poll(cx)
+    })
+    .await
+}
+
+/// Takes the connection off the list, however it ends.
+struct Entry<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.shared.clients.leave(self.id);
+    }
+}
+
+/// A call put aside.
+struct LaterCall {
+    called: Called,
+    started: Duration,
+    reply: LaterReply,
+}
+
+impl Future for LaterCall {
+    type Output = (Called, Duration, Writer, Progress);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (results, progress) = ready!(self.reply.as_mut().poll(cx));
+        Poll::Ready((self.called, self.started, results, progress))
+    }
+}
+
+struct Connection<'a, S> {
+    shared: &'a Shared,
+    connected: Arc<Connected>,
+    stream: S,
+    peer: SocketAddr,
+    /// Received and not yet taken.
+    buffer: BytesMut,
+    framer: Framer,
+    outbox: Outbox,
+    later: FuturesUnordered<LaterCall>,
+    /// Until the peer closes its side or we are asked to stop.
+    reading: bool,
+    tick: BoxFuture<()>,
+    /// When bytes last moved, on the steady clock.
+    active: Duration,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+    /// Does all that can be done now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        while self.tick.as_mut().poll(cx).is_ready() {
+            if self.is_over()? {
+                return Poll::Ready(Ok(()));
+            }
+            self.tick = self.shared.world.clock.sleep(TICK);
+        }
+        loop {
+            let mut moved = 0;
+            while let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) {
+                self.finish_later(finished);
+                moved += 1;
+            }
+            self.poll_calls(cx, &mut moved)?;
+            if self.outbox.poll_durable(self.shared, cx) {
+                moved += 1;
+            }
+            let written = self.outbox.poll_write(&mut self.stream, cx, &mut moved)?;
+            if moved > 0 {
+                self.active = self.shared.now();
+                continue;
+            }
+            if !self.reading && self.in_progress() == 0 && written.is_ready() {
+                return Pin::new(&mut self.stream).poll_shutdown(cx).map_err(ConnectionError::from);
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn in_progress(&self) -> usize {
+        self.later.len() + self.outbox.held()
+    }
+
+    /// Whether more calls may be begun.
+    fn has_room(&self) -> bool {
+        let settings = &self.shared.settings;
+        self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
+    }
+
+    /// Reads and runs calls until nothing more has arrived, or enough is in progress.
+    fn poll_calls(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Result<(), ConnectionError> {
+        let mut now = self.shared.now();
+        while self.reading && self.has_room() {
+            let missing = match self.framer.next(&mut self.buffer)? {
+                Framed::Message(message) => {
+                    now = self.run(message, now)?;
+                    *moved += 1;
+                    continue;
+                }
+                Framed::Missing(missing) => missing,
+            };
+            if *moved > 0 && missing <= READ_SIZE && self.buffer.is_empty() {
+                // What has been taken is answered before more is read.
+                return Ok(());
+            }
+            self.buffer.reserve(missing.max(READ_SIZE));
+            match pin!(self.stream.read_buf(&mut self.buffer)).poll(cx) {
+                Poll::Ready(Ok(0)) => self.reading = false,
+                Poll::Ready(Ok(_)) => {
+                    self.active = now;
+                }
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one call; gives the time afterwards.
+    fn run(&mut self, message: bytes::Bytes, started: Duration) -> Result<Duration, ConnectionError> {
+        let (shared, peer) = (self.shared, self.peer);
+        let dispatched = self
+            .outbox
+            .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
+        let now = shared.now();
+        match dispatched {
+            Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
+            Dispatched::Later { called, reply } => {
+                self.connected.called(called.program, now);
+                self.later.push(LaterCall { called, started, reply });
+            }
+            Dispatched::Silent => self.connected.called(None, now),
+            Dispatched::Nonsense => return Err(ConnectionError::NotRpc),
+        }
+        Ok(now)
+    }
+
+    fn finish_later(&mut self, (called, started, mut results, progress): (Called, Duration, Writer, Progress)) {
+        self.outbox
+            .take(self.shared, started, |out| service::finish(called, progress, out, |out| results.append_to(out)));
+    }
+
+    /// Looks at the limits in time; `true` if an idle connection is to end.
+    fn is_over(&mut self) -> Result<bool, ConnectionError> {
+        let silent = self.shared.now().saturating_sub(self.active);
+        let settings = &self.shared.settings;
+        let amid = !self.buffer.is_empty() || self.framer.is_amid() || self.outbox.size() > 0;
+        if self.in_progress() > 0 {
+            return Ok(false);
+        }
+        if amid && silent > settings.stall_max {
+            return Err(ConnectionError::Stalled);
+        }
+        if !amid {
+            // An idle connection does not keep the buffer of its largest write.
+            self.buffer = BytesMut::new();
+        }
+        Ok(!amid && silent > settings.idle_max)
+    }
+}

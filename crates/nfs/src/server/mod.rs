@@ -1,0 +1,16 @@
+//! Serves connections and datagrams that the program hands in.
+//!
+//! - [`connection`]: one TCP connection, from its first byte to its last.
+//! - [`outbox`]: replies that may leave, and replies that wait for the log.
+//! - [`counters`], [`clients`]: what operators see of it.
+
+pub mod clients;
+pub mod connection;
+pub mod counters;
+mod outbox;
+mod shared;
+
+pub use clients::{ClientInfo, Clients};
+pub use connection::serve_connection;
+pub use counters::{Counters, ProcedureStats};
+pub use shared::{Settings, Shared, answer_datagram, prepare};
