@@ -49,12 +49,15 @@ impl Log {
 
     /// Flushes everything and marks the log closed cleanly at `position`, which must be the last one given out.
     ///
-    /// The caller has stopped its own flushing. Afterwards the log takes nothing more.
+    /// The caller has stopped its own flushing (`Busy` if not). Afterwards the log takes nothing more.
     pub fn close_clean(self: &Arc<Log>, position: Position) -> Result<(), LogError> {
         {
             let mut state = self.state.lock();
             if position != self.appended() {
                 return Err(self.refused("it is not closed at its last position"));
+            }
+            if let Some(poisoned) = self.poisoned() {
+                return Err(poisoned);
             }
             if state.flush_running {
                 return Err(LogError::Busy);

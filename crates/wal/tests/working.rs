@@ -1,0 +1,315 @@
+//! The log at work: appending, waiting, sharing flushes, reading back, trimming, refusing.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use common::{SMALL, contents, create, master, nobody, poll_once, put, restart};
+use tarn_base::ids::Position;
+use tarn_wal::faulty::FaultyDisk;
+use tarn_wal::{ENTRY_SIZE_MAX, Log, LogDevice, LogError, LogOptions, LogPlace, MemDevice, Wake};
+
+const SIZE: u64 = 8192 + (128 << 10);
+
+fn fresh(size: u64, options: LogOptions, wake: Wake) -> Arc<Log> {
+    let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(size));
+    create(device.clone()).unwrap();
+    Log::open(device, &master()).unwrap().start_with(1, 1, wake, options).unwrap()
+}
+
+fn small() -> Arc<Log> {
+    fresh(SIZE, SMALL, nobody())
+}
+
+#[test]
+fn an_entry_knows_its_position_while_it_is_written() {
+    let log = small();
+    for sequence in 1..50 {
+        let appended = log.append_with(8, |position, out| out.extend_from_slice(&position.0.to_le_bytes())).unwrap();
+        assert_eq!(appended.position, Position::new(1, sequence));
+        assert_eq!(log.read(appended.place).unwrap()[..], appended.position.0.to_le_bytes());
+    }
+    let too_long = log.append_with(3, |_, out| out.extend_from_slice(b"four"));
+    assert!(matches!(too_long, Err(LogError::Refused(_))));
+    assert_eq!(log.appended(), Position::new(1, 49), "what is refused takes no position");
+    assert!(matches!(log.append_with(ENTRY_SIZE_MAX + 1, |_, _| {}), Err(LogError::Refused(_))));
+}
+
+#[test]
+fn whoever_waits_shares_one_flush_and_what_comes_meanwhile_takes_the_next() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counter = wakes.clone();
+    let wake = move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    };
+    let log = fresh(SIZE, SMALL, Arc::new(wake));
+    let (a, b) = (log.append(&[b"a"]).unwrap(), log.append(&[b"b"]).unwrap());
+    assert!(log.begin_flush().is_none(), "nobody wants it");
+    assert_eq!(wakes.load(Ordering::SeqCst), 0);
+    let (mut wait_a, mut wait_b) = (log.wait(a.position), log.wait(b.position));
+    assert!(poll_once(&mut wait_a).is_pending() && poll_once(&mut wait_b).is_pending());
+    assert!(wakes.load(Ordering::SeqCst) > 0);
+    let job = log.begin_flush().unwrap();
+    assert_eq!(job.last(), b.position);
+    let c = log.append(&[b"c"]).unwrap();
+    let before = wakes.load(Ordering::SeqCst);
+    let mut wait_c = log.wait(c.position);
+    assert!(poll_once(&mut wait_c).is_pending());
+    assert_eq!(wakes.load(Ordering::SeqCst), before, "a flush is running: its driver looks again");
+    assert!(log.begin_flush().is_none());
+    let result = job.run();
+    assert!(poll_once(&mut wait_a).is_pending(), "not yet published");
+    log.finish_flush(job, result);
+    assert!(matches!(poll_once(&mut wait_a), Poll::Ready(Ok(()))));
+    assert!(matches!(poll_once(&mut wait_b), Poll::Ready(Ok(()))));
+    assert!(poll_once(&mut wait_c).is_pending());
+    log.flush_now();
+    assert!(matches!(poll_once(&mut wait_c), Poll::Ready(Ok(()))));
+    let mut beyond = log.wait(Position::new(1, 99));
+    assert!(matches!(poll_once(&mut beyond), Poll::Ready(Err(LogError::Refused(_)))));
+}
+
+#[test]
+fn a_frame_of_the_soft_size_is_written_though_nobody_waits() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counter = wakes.clone();
+    let wake = move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    };
+    let log = fresh(SIZE, SMALL, Arc::new(wake));
+    log.append(&[&[1; 5000]]).unwrap();
+    assert_eq!(wakes.load(Ordering::SeqCst), 0);
+    let second = log.append(&[&[2; 5000]]).unwrap();
+    assert_eq!(wakes.load(Ordering::SeqCst), 1);
+    log.flush_now();
+    assert_eq!(log.durable(), second.position);
+}
+
+#[test]
+fn an_entry_is_read_back_from_wherever_it_is() {
+    let log = small();
+    let place = log.append(&[b"mem", b"ory"]).unwrap().place;
+    let other = log.append(&[&[9; 9000]]).unwrap().place;
+    let check = || {
+        assert_eq!(&log.read(place).unwrap()[..], b"memory");
+        assert_eq!(log.read(other).unwrap().len(), 9000);
+    };
+    check();
+    log.request_flush();
+    let job = log.begin_flush().unwrap();
+    check();
+    let result = job.run();
+    check();
+    log.finish_flush(job, result);
+    check();
+    check();
+    assert!(matches!(log.read(LogPlace { len: 1 << 30, ..place }), Err(LogError::Refused(_))));
+    assert!(matches!(log.read(LogPlace { frame: place.frame + 4096 * 20, ..place }), Err(LogError::Damaged { .. })));
+    log.trim(log.durable()).unwrap();
+    assert!(matches!(log.read(place), Err(LogError::Refused(_))));
+}
+
+#[test]
+fn a_full_log_refuses_keeps_its_reserve_and_goes_on_after_trimming() {
+    let log = small();
+    let mut count = 0;
+    let full = loop {
+        match log.append(&[&[3; 4000]]) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+        log.request_flush();
+        log.flush_now();
+    };
+    assert!(matches!(full, LogError::Full));
+    assert_eq!(count, (log.capacity() - log.reserve()) / 8192);
+    assert!(log.room() < 8192 && log.used() <= log.capacity() - log.reserve());
+    let image = log.append_reserved(4000, |_, out| out.extend_from_slice(&[4; 4000])).unwrap();
+    log.request_flush();
+    log.flush_now();
+    assert!(matches!(log.append_reserved(8000, |_, _| {}), Err(LogError::Full)));
+    // Trimming gives back whole frames only, and never what is not durable.
+    log.trim(Position::new(1, 3)).unwrap();
+    assert_eq!(log.used(), log.capacity() - 3 * 8192);
+    log.trim(image.position).unwrap();
+    assert_eq!((log.used(), log.room()), (0, log.capacity() - log.reserve()));
+    put(&log, b"on it goes");
+}
+
+#[test]
+fn many_laps_come_back_whole() {
+    let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(SIZE));
+    create(device.clone()).unwrap();
+    let (_, log) = restart(device.clone(), SMALL).unwrap();
+    let mut kept = std::collections::VecDeque::new();
+    for round in 0..400u32 {
+        let payload = vec![round as u8; (round as usize * 37) % 9000];
+        let appended = log.append(&[&payload]).unwrap();
+        kept.push_back((appended.position, payload, appended.place));
+        log.request_flush();
+        log.flush_now();
+        if kept.len() > 6 {
+            let (gone, _, _) = kept.pop_front().unwrap();
+            log.trim(gone).unwrap();
+        }
+        if round % 29 == 0 {
+            let found = contents(device.clone()).unwrap();
+            let expected: Vec<_> = kept.iter().map(|(position, payload, _)| (*position, payload.clone())).collect();
+            assert_eq!(found, expected);
+            kept.iter().for_each(|(_, payload, place)| assert_eq!(log.read(*place).unwrap()[..], payload[..]));
+        }
+    }
+    assert!(log.used() < log.capacity());
+}
+
+#[test]
+fn memory_is_bounded() {
+    let log = fresh(8192 + (4 << 20), SMALL, nobody());
+    let busy = (0..).find_map(|_| log.append(&[&[1; 4000]]).err()).unwrap();
+    assert!(matches!(busy, LogError::Busy));
+    assert!(log.buffered() <= SMALL.buffered_max);
+    log.request_flush();
+    log.flush_now();
+    assert_eq!(log.buffered(), 0);
+    log.append(&[&[1; 4000]]).unwrap();
+}
+
+#[test]
+fn the_longest_entry_fits() {
+    let log = fresh(8192 + (32 << 20), LogOptions::default(), nobody());
+    let payload = vec![0xab; ENTRY_SIZE_MAX];
+    log.append(&[b"before"]).unwrap();
+    let place = log.append(&[&payload]).unwrap().place;
+    log.request_flush();
+    log.flush_now();
+    assert_eq!(log.read(place).unwrap(), payload);
+}
+
+#[test]
+fn one_failed_flush_poisons_for_ever() {
+    let disk = FaultyDisk::new(SIZE, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), SMALL).unwrap();
+    let kept = put(&log, b"kept");
+    let lost = log.append(&[b"lost"]).unwrap();
+    let mut wait = log.wait(lost.position);
+    assert!(poll_once(&mut wait).is_pending());
+    disk.fail_next_flush();
+    log.flush_now();
+    assert!(matches!(poll_once(&mut wait), Poll::Ready(Err(LogError::Poisoned { .. }))));
+    assert!(matches!(log.append(&[b"more"]), Err(LogError::Poisoned { .. })));
+    log.request_flush();
+    assert!(log.begin_flush().is_none());
+    assert!(matches!(log.trim(kept), Err(LogError::Poisoned { .. })));
+    assert!(matches!(log.close_clean(log.appended()), Err(LogError::Poisoned { .. })));
+    assert_eq!(log.durable(), kept);
+    assert_eq!(&log.read(lost.place).unwrap()[..], b"lost", "what is in memory can still be read");
+    match log.poisoned() {
+        Some(LogError::Poisoned { device, reason }) => {
+            assert_eq!((device.as_str(), reason.as_str()), ("a simulated disk", "a flush failed, as asked"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The host reports a failed write-back once, to whoever flushes first: here to the trim, not to the flush of frames.
+#[test]
+fn a_failed_header_poisons_a_flush_that_is_under_way() {
+    let disk = FaultyDisk::new(SIZE, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), SMALL).unwrap();
+    let kept = put(&log, b"kept");
+    let lost = log.append(&[b"lost"]).unwrap();
+    let mut wait = log.wait(lost.position);
+    assert!(poll_once(&mut wait).is_pending());
+    let job = log.begin_flush().unwrap();
+    disk.fail_next_flush();
+    assert!(matches!(log.trim(kept), Err(LogError::Poisoned { .. })));
+    let result = job.run();
+    assert!(result.is_err());
+    log.finish_flush(job, Ok(()));
+    assert!(matches!(poll_once(&mut wait), Poll::Ready(Err(LogError::Poisoned { .. }))));
+    assert_eq!(log.durable(), kept);
+}
+
+#[test]
+fn a_failed_write_and_an_abandoned_flush_poison_too() {
+    let disk = FaultyDisk::new(SIZE, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), SMALL).unwrap();
+    log.append(&[b"x"]).unwrap();
+    log.request_flush();
+    disk.fail_next_write();
+    log.flush_now();
+    assert!(log.poisoned().is_some());
+    let log = small();
+    log.append(&[b"x"]).unwrap();
+    log.request_flush();
+    drop(log.begin_flush());
+    assert!(log.poisoned().is_some());
+}
+
+#[test]
+fn an_encoder_that_panics_leaves_no_trace() {
+    let log = small();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        log.append_with(100, |_, out| {
+            out.extend_from_slice(b"half");
+            panic!("as asked");
+        })
+    }));
+    assert!(panicked.is_err());
+    let place = log.append(&[b"whole"]).unwrap().place;
+    assert_eq!((place.start, &log.read(place).unwrap()[..]), (4, &b"whole"[..]));
+}
+
+/// Appenders and waiters on several threads, one thread that flushes: nothing is lost, nobody sleeps for ever.
+#[test]
+fn threads_share_the_log() {
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let send = std::sync::Mutex::new(send);
+    let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(8192 + (16 << 20)));
+    create(device.clone()).unwrap();
+    let wake: Wake = Arc::new(move || {
+        let _ = send.lock().unwrap().send(());
+    });
+    let log = Log::open(device.clone(), &master()).unwrap().start(1, 1, wake).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let (log, done) = (log.clone(), done.clone());
+            scope.spawn(move || {
+                for round in 0..300usize {
+                    let appended = log.append(&[&vec![thread; round]]).unwrap();
+                    block_on(log.wait(appended.position)).unwrap();
+                    assert!(log.durable() >= appended.position);
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while done.load(Ordering::SeqCst) < 4 {
+            let _ = receive.recv_timeout(std::time::Duration::from_millis(20));
+            log.flush_now();
+        }
+    });
+    assert_eq!(contents(device).unwrap().len(), 1200);
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Unpark>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(out) = future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            return out;
+        }
+        std::thread::park();
+    }
+}
