@@ -8,12 +8,18 @@
 //!   errors and the protocol's.
 //! - [`mount`]: from a path to the first handle.
 //! - [`server`]: connections and datagrams, counters, who is connected.
+//! - [`nlm`], [`nsm`], [`portmap`]: locks, restarts of either side, and where to find the programs.
+//! - [`peer`]: calls to clients.
 
 pub mod exports;
 pub mod gate;
 pub mod map;
 pub mod mount;
+pub mod nlm;
+pub mod nsm;
 pub mod ops;
+pub mod peer;
+pub mod portmap;
 pub mod server;
 pub mod service;
 pub mod session;

@@ -1,0 +1,1 @@
+//! The lock manager over a whole file system in memory and clients that answer as they are told.

@@ -1,0 +1,1 @@
+//! Notices of restarts, in both directions.

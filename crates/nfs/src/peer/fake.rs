@@ -1,0 +1,1 @@
+//! Clients for tests: they answer as they are told, and remember what they were asked.

@@ -1,0 +1,1 @@
+//! The port mapper as clients meet it, byte for byte.
