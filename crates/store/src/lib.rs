@@ -5,11 +5,19 @@
 //! them must pass; [`bridge`] shows a store to the metadata engine.
 
 pub mod bridge;
+pub mod cloud;
 pub mod contract;
+pub mod fault;
 pub mod local;
 pub mod memory;
+pub mod meter;
 pub mod name;
+pub mod operation;
 pub mod prefix;
+pub mod retry;
+pub mod sealed;
+pub mod shape;
 pub mod suite;
+pub mod url;
 
 pub use contract::{ObjectInfo, PutMode, Store, StoreError, StoreResult, Version};

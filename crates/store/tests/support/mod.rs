@@ -1,6 +1,8 @@
 //! A world of its own for tests: the real clock, random numbers of a seed, tasks on the current runtime.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod server;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
