@@ -80,7 +80,8 @@ impl FaultyDisk {
         self.inner.lock().operations
     }
 
-    /// The next flush fails, and what it should have made durable stays unflushed.
+    /// The next flush fails, as on Linux: what it should have made durable is seen by readers until the power goes
+    /// and is lost then, whatever later flushes say - unless it is written again.
     pub fn fail_next_flush(&self) {
         self.inner.lock().fail_flush = true;
     }
@@ -215,6 +216,7 @@ impl LogDevice for FaultyDevice {
                 return Err(io::Error::other("the power went"));
             }
             if std::mem::take(&mut inner.fail_flush) {
+                inner.pending.clear();
                 return Err(io::Error::other("a flush failed, as asked"));
             }
             for (sector, bytes) in std::mem::take(&mut inner.pending) {

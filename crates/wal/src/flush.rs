@@ -96,9 +96,10 @@ impl Log {
         state_ref.flush_running = false;
         state_ref.spare_lists.push(frames);
         self.durable.store(last.0, Ordering::Release);
-        let ready: Vec<_> = state_ref.waiters.extract_if(.., |waiter| waiter.position <= last).collect();
+        let mut ready = self.ready.lock();
+        ready.extend(state_ref.waiters.extract_if(.., |waiter| waiter.position <= last));
         drop(state);
-        ready.into_iter().for_each(|waiter| waiter.waker.wake());
+        ready.drain(..).for_each(|waiter| waiter.waker.wake());
     }
 
     /// Asks for everything appended so far to be flushed, without waiting for it.

@@ -118,6 +118,8 @@ pub struct Log {
     pub(crate) wake: Wake,
     /// The sealed form of one frame; only a running flush uses it.
     pub(crate) scratch: Mutex<Vec<u8>>,
+    /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
+    pub(crate) ready: Mutex<Vec<Waiter>>,
     pub(crate) cache: FrameCache,
 }
 
@@ -164,6 +166,7 @@ impl Log {
             appended: AtomicU64::new(beginning.last.0),
             wake,
             scratch: Mutex::new(Vec::new()),
+            ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
         })
     }

@@ -68,6 +68,44 @@ fn a_new_frame_before_a_stale_one_does_not_revive_it() {
     assert_eq!(payloads, [&b"one"[..], b"new"]);
 }
 
+/// Two halves of a mirror that diverged: each frame is whole, but they are not one history.
+#[test]
+fn a_frame_that_does_not_continue_the_one_before_is_not_read() {
+    let image = |entries: usize| {
+        let disk = FaultyDisk::new(SIZE, 1);
+        create(disk.device()).unwrap();
+        let (_, log) = restart(disk.device(), SMALL).unwrap();
+        for _ in 0..entries {
+            log.append(&[b"one"]).unwrap();
+        }
+        flush(&log);
+        put(&log, b"two");
+        disk.image()
+    };
+    let (mut mixed, other) = (image(1), image(2));
+    assert_eq!(contents(disk_of(&other)).unwrap().len(), 3);
+    mixed[RING + 4096..RING + 8192].copy_from_slice(&other[RING + 4096..RING + 8192]);
+    assert_eq!(contents(disk_of(&mixed)).unwrap().len(), 1);
+}
+
+/// After a failed flush the host shows what it has not written: a new process reads it, and must make it durable.
+#[test]
+fn what_is_read_back_is_made_durable_before_it_is_believed() {
+    let disk = FaultyDisk::new(SIZE, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), SMALL).unwrap();
+    put(&log, b"kept");
+    log.append(&[b"unsure"]).unwrap();
+    log.request_flush();
+    disk.fail_next_flush();
+    log.flush_now();
+    assert!(log.poisoned().is_some());
+    let (found, log) = restart(disk.device(), SMALL).unwrap();
+    assert_eq!((found.len(), log.durable()), (2, found[1].0));
+    disk.crash();
+    assert_eq!(contents(disk.device()).unwrap(), found);
+}
+
 #[test]
 fn an_incarnation_goes_on_only_after_a_clean_close() {
     let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(SIZE));

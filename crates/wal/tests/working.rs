@@ -138,6 +138,49 @@ fn a_full_log_refuses_keeps_its_reserve_and_goes_on_after_trimming() {
     put(&log, b"on it goes");
 }
 
+/// A device that looks at the log whenever it is flushed.
+struct Watched {
+    device: MemDevice,
+    look: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl LogDevice for Watched {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+    fn read(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.device.read(at, buf)
+    }
+    fn write(&self, at: u64, data: &[u8]) -> std::io::Result<()> {
+        self.device.write(at, data)
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        self.look.get().inspect(|look| look());
+        self.device.flush()
+    }
+    fn name(&self) -> String {
+        self.device.name()
+    }
+}
+
+#[test]
+fn room_is_given_back_only_once_the_header_is_durable() {
+    let device = Arc::new(Watched { device: MemDevice::new(SIZE), look: std::sync::OnceLock::new() });
+    create(device.clone()).unwrap();
+    let (_, log) = restart(device.clone(), SMALL).unwrap();
+    put(&log, b"x");
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (watched, used) = (Arc::downgrade(&log), seen.clone());
+    let look = move || {
+        if let Some(log) = watched.upgrade() {
+            used.store(log.used() as usize, Ordering::SeqCst);
+        }
+    };
+    assert!(device.look.set(Box::new(look)).is_ok());
+    log.trim(log.durable()).unwrap();
+    assert_eq!((seen.load(Ordering::SeqCst), log.used()), (4096, 0));
+}
+
 #[test]
 fn many_laps_come_back_whole() {
     let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(SIZE));
