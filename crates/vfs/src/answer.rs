@@ -29,12 +29,22 @@ impl<T> Done<T> {
 pub type Reply<T> = Result<Done<T>, Done<Failure>>;
 
 /// A reply that is here, or comes. As a future it never blocks when it is here.
-#[derive(Debug)]
 pub enum Answer<T> {
     /// Memory sufficed: no allocation, no wake-up.
     Ready(Option<Reply<T>>),
     /// The background runtime works on it.
     Later(oneshot::Receiver<Reply<T>>),
+    /// It waits for the log, and for nothing that would have to be driven.
+    Waits(Pin<Box<dyn Future<Output = Reply<T>> + Send>>),
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Answer::Ready(reply) => write!(f, "Ready({reply:?})"),
+            Answer::Later(_) | Answer::Waits(_) => f.write_str("Later"),
+        }
+    }
 }
 
 impl<T> Answer<T> {
@@ -69,6 +79,7 @@ impl<T: Unpin> Future for Answer<T> {
             Answer::Later(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|received| received.unwrap_or_else(|_| Err(Done::now(Errno::TryLater.into())))),
+            Answer::Waits(waits) => waits.as_mut().poll(cx),
         }
     }
 }

@@ -11,8 +11,11 @@ pub mod handle;
 pub mod locks;
 pub mod model;
 pub mod name;
+pub mod op;
 pub mod posix;
+pub mod suite;
 pub mod types;
+pub mod walk;
 
 pub use answer::{Answer, Done, Reply};
 pub use contract::{EventSink, FileSystem};

@@ -246,3 +246,50 @@ fn an_empty_range_and_bytes_that_lie_are_refused() {
     assert!(LockTable::decode(&mut Take::new(&[1, 255, 255, 255, 255])).is_err());
     assert!(LockTable::decode(&mut Take::new(&[2])).is_err());
 }
+
+/// Random requests over 24 bytes, against an array that says who holds each byte and how.
+#[test]
+fn any_history_is_what_byte_by_byte_bookkeeping_says() {
+    const BYTES: usize = 24;
+    const OWNERS: [&str; 4] = ["a1", "a2", "b1", "c1"];
+    for seed in 1..40u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut draw = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut table = Proven::default();
+        let mut bytes = [[None::<LockKind>; BYTES]; OWNERS.len()];
+        for _ in 0..60 {
+            let who = draw(OWNERS.len() as u64) as usize;
+            let start = draw(BYTES as u64 - 1) as usize;
+            let end = start + 1 + draw((BYTES - start) as u64) as usize;
+            let kind = match draw(3) {
+                0 => None,
+                1 => Some(Shared),
+                _ => Some(Exclusive),
+            };
+            let Some(kind) = kind else {
+                table.unlock(OWNERS[who], start as u64, end as u64);
+                bytes[who][start..end].fill(None);
+                continue;
+            };
+            let free = (0..OWNERS.len()).filter(|other| *other != who).all(|other| {
+                bytes[other][start..end].iter().all(|held| held.is_none() || (kind == Shared && *held == Some(Shared)))
+            });
+            let outcome = table.ask(lock(OWNERS[who], kind, start as u64, end as u64), false);
+            assert_eq!(outcome == LockOutcome::Granted, free, "seed {seed}");
+            if free {
+                bytes[who][start..end].fill(Some(kind));
+            }
+            let mut held = [[None; BYTES]; OWNERS.len()];
+            for (name, kind, start, end) in table.held() {
+                let who = OWNERS.iter().position(|owner| *owner == name).unwrap();
+                held[who][start as usize..end as usize].fill(Some(kind));
+            }
+            assert_eq!(held, bytes, "seed {seed}");
+        }
+    }
+}
