@@ -31,7 +31,7 @@ impl LiveSet {
             *word = u64::MAX;
         }
         if let Some(last) = set.words.last_mut()
-            && size % 64 != 0
+            && !size.is_multiple_of(64)
         {
             *last = (1 << (size % 64)) - 1;
         }
@@ -144,7 +144,7 @@ fn decode_bits(take: &mut Take<'_>, size: u32) -> Decoded<LiveSet> {
         *word = u64::from_le_bytes(whole);
         set.count += word.count_ones();
     }
-    let beyond = set.words.last().is_some_and(|&last| size % 64 != 0 && last >> (size % 64) != 0);
+    let beyond = set.words.last().is_some_and(|&last| !size.is_multiple_of(64) && last >> (size % 64) != 0);
     if beyond { Err(DecodeError::Range("a live set's bits")) } else { Ok(set) }
 }
 

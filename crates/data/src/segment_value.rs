@@ -52,7 +52,7 @@ impl Heat {
     /// (age, only snapshots point to it).
     pub fn get(&self, index: u32) -> (u8, bool) {
         let byte = self.0.get(index as usize / 2).copied().unwrap_or(0);
-        let bits = if index % 2 == 0 { byte & 0xf } else { byte >> 4 };
+        let bits = if index.is_multiple_of(2) { byte & 0xf } else { byte >> 4 };
         (bits & Self::AGE_MAX, bits & Self::SNAPSHOT_ONLY != 0)
     }
 }

@@ -290,3 +290,47 @@ proptest! {
         let _ = SegmentValue::decode(&bytes);
     }
 }
+
+/// A segment as version 1 wrote it, with a moved record, a pointer into it and its value; never edited.
+#[test]
+fn a_segment_of_version_1_still_opens() {
+    let file = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let id = segment(0x1234, 0x5678);
+    if std::env::var_os("WRITE_FIXTURE").is_some() {
+        write_fixture(id, &|name, bytes| std::fs::write(file(name), bytes).unwrap());
+    }
+    let read = |name: &str| std::fs::read(file(name)).unwrap();
+    let object = read("segment-1.bin");
+    let directory = Directory::read(&family(), id, &object).unwrap();
+    assert_eq!((directory.records.len(), directory.name(2)), (3, Some((segment(7, 8), 1))));
+    let pointer = RecordPointer::decode(&read("pointer-1.bin")).unwrap();
+    assert_eq!((pointer.segment, pointer.index, pointer.born, pointer.generation), (id, 0, 9, 70000));
+    let bytes = &object[pointer.offset as usize..][..pointer.stored as usize];
+    assert_eq!(open_record(&family(), &OTHER_SALT, &pointer, bytes).unwrap(), b"tarn ".repeat(100));
+    let value = SegmentValue::decode(&read("segment-value-1.bin")).unwrap();
+    assert_eq!((value.live.count(), value.object_size, value.heat.get(1)), (2, object.len() as u64, (6, true)));
+    let SegmentState::Forwarding(forwarding) = value.state else { panic!("it forwards") };
+    assert_eq!(forwarding.records[&2], Forward { segment: segment(8, 8), index: 40, offset: 50 });
+}
+
+fn write_fixture(id: SegmentId, write: &dyn Fn(&str, &[u8])) {
+    let (old, _) = built(segment(7, 8), &SALT, &[b"first".to_vec(), b"second".repeat(40)]);
+    let from = Directory::read(&family(), segment(7, 8), &old.bytes).unwrap();
+    let mut builder = SegmentBuilder::new(id, family(), &OTHER_SALT, TARGET_SIZE_MIN);
+    let pointer = builder.push(&b"tarn ".repeat(100), Compression::Zstd(3), 9, 70000).unwrap();
+    builder.push(&b"lake ".repeat(100), Compression::Lz4, 9, 1).unwrap();
+    let record = &from.records[1];
+    let origin = Origin { segment: segment(7, 8), index: 1, salt: SALT };
+    builder.push_moved(origin, record, &old.bytes[record.offset as usize..][..record.stored as usize]).unwrap();
+    let object = builder.finish();
+    let mut value = SegmentValue::new(family().id(), &object);
+    value.kill(0, pointer.stored);
+    value.heat = Heat::from_records([(1, false), (6, true), (7, false)].into_iter());
+    let records = [(2, Forward { segment: segment(8, 8), index: 40, offset: 50 })].into();
+    value.state = SegmentState::Forwarding(Forwarding { salt: SALT, condemned_at_ms: Some(-5), records });
+    let mut bytes = Vec::new();
+    pointer.encode(&mut bytes);
+    write("segment-1.bin", &object.bytes);
+    write("pointer-1.bin", &bytes);
+    write("segment-value-1.bin", &value.encode());
+}

@@ -125,7 +125,7 @@ impl Inner {
         // A prefix arrived in order, say, and the rest in any: overlapping writes may end up either way round.
         for at in (1..pending.len()).rev() {
             let other = (self.random() % (at as u64 + 1)) as usize;
-            if self.random() % 4 == 0 {
+            if self.random().is_multiple_of(4) {
                 pending.swap(at, other);
             }
         }

@@ -15,7 +15,7 @@ use crate::log::Log;
 impl Log {
     /// Gives back the frames whose every entry is at or before `upto`. Writes and flushes the header; blocks for that.
     pub fn trim(&self, upto: Position) -> Result<(), LogError> {
-        let (tail, trimmed) = {
+        let ((tail, trimmed), durable_end, durable) = {
             let state = self.state.lock();
             let mut reached = None;
             for frame in &state.frames {
@@ -26,7 +26,7 @@ impl Log {
                 reached = Some((end, frame.last));
             }
             match reached {
-                Some(reached) => reached,
+                Some(reached) => (reached, state.durable_end, self.durable()),
                 None => return Ok(()),
             }
         };
@@ -35,8 +35,11 @@ impl Log {
             if tail > header.tail {
                 header.tail = tail;
                 header.trimmed = trimmed;
-                header.end = header.end.max(tail);
-                header.last = header.last.max(trimmed);
+            }
+            // What is durable by now can no longer end the log without being damage.
+            if durable_end > header.end {
+                header.end = durable_end;
+                header.last = durable;
             }
         })?;
         let mut state = self.state.lock();

@@ -106,6 +106,20 @@ fn what_is_read_back_is_made_durable_before_it_is_believed() {
     assert_eq!(contents(disk.device()).unwrap(), found);
 }
 
+/// A trim's header knows how far the log was durable: damage to the last flush before it is then noticed, too.
+#[test]
+fn a_trim_says_how_far_the_log_was_durable() {
+    let disk = FaultyDisk::new(SIZE, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), SMALL).unwrap();
+    let first = put(&log, b"one");
+    put(&log, b"two");
+    log.trim(first).unwrap();
+    assert_eq!(contents(disk.device()).unwrap().len(), 1);
+    disk.flip(RING as u64 + 4096 + 97, 1);
+    assert!(matches!(contents(disk.device()), Err(LogError::Damaged { offset: 4096, .. })));
+}
+
 #[test]
 fn an_incarnation_goes_on_only_after_a_clean_close() {
     let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(SIZE));
@@ -235,8 +249,30 @@ fn a_file_is_made_once_locked_and_comes_back() {
 
 #[test]
 fn memory_is_no_medium() {
-    assert!(matches!(medium(std::path::Path::new("/")), Ok(_)));
+    assert!(medium(std::path::Path::new("/")).is_ok());
     if std::path::Path::new("/dev/shm").exists() {
         assert_eq!(medium(std::path::Path::new("/dev/shm/none")).unwrap(), Medium::Memory("tmpfs"));
     }
+}
+
+/// A log as version 1 wrote it, its last blocks of zeros left out; never edited.
+#[test]
+fn a_log_of_version_1_still_opens() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/log-1.bin");
+    if std::env::var_os("WRITE_FIXTURE").is_some() {
+        let disk = FaultyDisk::new(8192 + (64 << 10), 1);
+        create(disk.device()).unwrap();
+        let (_, log) = restart(disk.device(), SMALL).unwrap();
+        put(&log, b"first");
+        log.append(&[b"second"]).unwrap();
+        put(&log, &[3; 5000]);
+        log.trim(Position::new(1, 0)).unwrap();
+        std::fs::write(&path, &disk.image()[..8192 + (16 << 10)]).unwrap();
+    }
+    let mut image = std::fs::read(path).unwrap();
+    image.resize(8192 + (64 << 10), 0);
+    let expected = vec![(Position::new(1, 1), b"second".to_vec()), (Position::new(1, 2), vec![3; 5000])];
+    assert_eq!(contents(disk_of(&image)).unwrap(), expected);
+    let (_, log) = restart(disk_of(&image), SMALL).unwrap();
+    assert_eq!(put(&log, b"goes on"), Position::new(2, 0));
 }
