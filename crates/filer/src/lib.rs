@@ -13,6 +13,7 @@ pub mod exit;
 mod front;
 pub mod keys;
 mod memory;
+mod net;
 mod node;
 mod place;
 mod protocol;

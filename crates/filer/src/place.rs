@@ -36,7 +36,7 @@ pub fn judge(settings: &Settings) -> Outcome<Judged> {
     check_format(data)?;
     let lock = match OpenOptions::new().read(true).write(true).open(data.join("lock")) {
         Ok(file) => Some(take_lock(file, data)?),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
         Err(error) => return Err(path_stop(data, "--data", &error)),
     };
     check_writable(data, "--data")?;
@@ -120,7 +120,8 @@ fn check_format(data: &Path) -> Outcome<()> {
     let path = data.join("format");
     let text = match fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        // What is not there says nothing; what is no directory is judged later.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
         Err(error) => return Err(path_stop(&path, "--data", &error)),
     };
     match text.trim().strip_prefix(FORMAT_WORDS).and_then(|number| number.parse::<u32>().ok()) {

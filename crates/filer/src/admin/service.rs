@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::front::Front;
+use crate::front::{self, Front};
 use crate::memory;
 use crate::node::Node;
 use crate::protocol::{Progress, Request, StatusView};
@@ -44,12 +44,12 @@ impl Service {
             Request::Locks => json(&node.locks()),
             Request::BreakLocks { client } => json(&node.break_locks(&client).await?),
             Request::Volumes => json(&node.volumes()),
-            Request::CreateVolume { name, change, uid, gid } => {
-                crate::front::check_rules(&change)?;
+            Request::CreateVolume { name, mut change, uid, gid } => {
+                front::check_rules(&mut change)?;
                 json(&node.create_volume(&name, &change, uid, gid).await?)
             }
-            Request::SetVolume { name, change } => {
-                crate::front::check_rules(&change)?;
+            Request::SetVolume { name, mut change } => {
+                front::check_rules(&mut change)?;
                 json(&node.set_volume(&name, &change).await?)
             }
             Request::DeleteVolume { name } => json(&node.delete_volume(&name).await?),

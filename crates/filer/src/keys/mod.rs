@@ -42,6 +42,8 @@ pub struct Found {
     pub key: Key,
     /// In words, for messages.
     pub source: String,
+    /// The key was made up just now.
+    pub made: bool,
     /// Where the key is to be written.
     file: Option<PathBuf>,
     /// What the store is to hold.
@@ -74,6 +76,7 @@ pub fn find(settings: &Settings, secrets: &Secrets, state: &StoreState, random: 
     let path = settings.key_path();
     let present = file::read(&path)?;
     let fresh = !state.holds_data && state.hint.is_none();
+    let mut made = false;
     let (key, source, file) = if let Some(text) = &secrets.recovery_code {
         let key = code::decode(text)?;
         if present.as_ref().is_some_and(|there| there.expose() != key.expose()) {
@@ -87,21 +90,24 @@ pub fn find(settings: &Settings, secrets: &Secrets, state: &StoreState, random: 
     } else if !fresh {
         return Err(Stop::KeyMissing { store: settings.store.show(), path });
     } else if settings.store.is_embedded() || settings.key_file.is_some() {
+        made = true;
         (make(random), path.display().to_string(), Some(path))
     } else {
         return Err(Stop::KeyNeeded { store: settings.store.show() });
     };
-    check(Found { hint: state.hint.is_none().then(|| Hint::of(&key)), key, source, file }, state)
+    check(Found { hint: state.hint.is_none().then(|| Hint::of(&key)), key, source, made, file }, state)
 }
 
 fn by_passphrase(passphrase: &str, state: &StoreState, fresh: bool, random: &dyn Random) -> Outcome<Found> {
     let source = "TARN_PASSPHRASE".to_owned();
     match &state.hint {
-        Some(hint) => check(Found { key: hint.unwrap(passphrase)?, source, file: None, hint: None }, state),
+        Some(hint) => {
+            check(Found { key: hint.unwrap(passphrase)?, source, made: false, file: None, hint: None }, state)
+        }
         None if fresh => {
             let key = make(random);
             let hint = Some(Hint::wrapping(&key, passphrase, random)?);
-            Ok(Found { key, source, file: None, hint })
+            Ok(Found { key, source, made: true, file: None, hint })
         }
         None => Err(Stop::PassphraseUnknown),
     }

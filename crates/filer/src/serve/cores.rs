@@ -3,21 +3,20 @@
 //! - Connections are handed over in turn. Letting the kernel spread them over listeners of the same port gave some
 //!   threads three times the connections of others.
 //! - A serving thread never polls what a disk or a store must answer; that is the background runtime's.
-//! - When the last handle is dropped, connections are cut between two replies.
+//! - At the end, connections have a moment to answer what they work on; then they are cut.
 
-use std::future::Future;
 use std::net::{SocketAddr, TcpStream};
-use std::pin::Pin;
-use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 
 use crate::exit::{Outcome, Stop};
+use crate::front::Connection;
 
-/// Serves one connection to its end, on the thread that calls it.
-pub type Serve = Arc<dyn Fn(tokio::net::TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
+/// How long connections may take to answer what they work on when the server ends.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The serving threads.
 pub struct Cores {
@@ -32,7 +31,7 @@ struct Core {
 
 impl Cores {
     /// Starts `count` threads that run `serve` for each connection they are given.
-    pub fn start(count: usize, serve: &Serve) -> Outcome<Cores> {
+    pub fn start(count: usize, serve: &Connection) -> Outcome<Cores> {
         let cores = (0..count).map(|index| start(index, serve.clone())).collect::<Outcome<Vec<Core>>>()?;
         Ok(Cores { cores, next: 0 })
     }
@@ -45,7 +44,7 @@ impl Cores {
         let _ = core.hand_over.send((stream, peer));
     }
 
-    /// Ends all connections and waits for the threads.
+    /// Takes no more connections and waits for the threads.
     pub fn stop(self) {
         let threads: Vec<JoinHandle<()>> = self.cores.into_iter().map(|core| core.thread).collect();
         for thread in threads {
@@ -56,7 +55,7 @@ impl Cores {
     }
 }
 
-fn start(index: usize, serve: Serve) -> Outcome<Core> {
+fn start(index: usize, serve: Connection) -> Outcome<Core> {
     let failed = |error: std::io::Error| Stop::Internal(format!("a serving thread cannot start: {error}"));
     let (hand_over, connections) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -64,28 +63,37 @@ fn start(index: usize, serve: Serve) -> Outcome<Core> {
         .name(format!("serve-{index}"))
         .spawn(move || {
             let local = LocalSet::new();
-            // When the senders are gone the set is dropped, and with it every connection.
             local.block_on(&runtime, accept(connections, serve));
         })
         .map_err(failed)?;
     Ok(Core { hand_over, thread })
 }
 
-async fn accept(mut connections: UnboundedReceiver<(TcpStream, SocketAddr)>, serve: Serve) {
-    while let Some((stream, peer)) = connections.recv().await {
+async fn accept(mut connections: UnboundedReceiver<(TcpStream, SocketAddr)>, serve: Connection) {
+    let mut served = JoinSet::new();
+    loop {
+        let (stream, peer) = tokio::select! {
+            next = connections.recv() => match next {
+                Some(next) => next,
+                None => break,
+            },
+            // Keeps the set as small as there are connections.
+            Some(_) = served.join_next() => continue,
+        };
         match tokio::net::TcpStream::from_std(stream) {
             Ok(stream) => {
-                tokio::task::spawn_local(serve(stream, peer));
+                served.spawn_local(serve(stream, peer));
             }
             Err(error) => tracing::warn!(%peer, "a connection cannot be served: {error}"),
         }
     }
+    let _ = tokio::time::timeout(PATIENCE, async { while served.join_next().await.is_some() {} }).await;
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::time::Duration;
+    use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -93,7 +101,7 @@ mod tests {
 
     #[test]
     fn connections_take_turns_and_end_with_the_threads() {
-        let serve: Serve = Arc::new(|mut stream, _| {
+        let serve: Connection = Arc::new(|mut stream, _| {
             Box::pin(async move {
                 let name = std::thread::current().name().unwrap_or("?").to_owned();
                 let _ = stream.write_all(name.as_bytes()).await;
@@ -115,10 +123,12 @@ mod tests {
             assert_eq!(name, *format!("serve-{}", turn % 2).as_bytes());
             clients.push(client);
         }
-        cores.stop();
-        for mut client in clients {
+        let end = |mut client: TcpStream| {
             let _ = client.write(&[1]);
             assert!(matches!(client.read(&mut [0; 1]), Ok(0) | Err(_)));
-        }
+        };
+        clients.drain(..2).for_each(end);
+        cores.stop();
+        clients.drain(..).for_each(end);
     }
 }

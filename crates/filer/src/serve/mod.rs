@@ -10,7 +10,6 @@ mod flush;
 mod sockets;
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,12 +41,14 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let served = background.block_on(async {
         let waker = Waker::default();
         let (node, opening) = Node::open(&settings, judged, &world, waker.hook()).await?;
-        let flusher = Flusher::start(node.log(), &waker)?;
+        let flusher = node.log().map(|log| Flusher::start(log, &waker)).transpose()?;
         let node = Arc::new(node);
         let served = serve(&settings, &flags, sockets, &node, &opening, &world, started).await;
         report::tell_manager(&[NotifyState::Stopping, NotifyState::Status("bringing the log to the store")]);
         let closed = node.close().await;
-        flusher.stop();
+        if let Some(flusher) = flusher {
+            flusher.stop();
+        }
         served.and(closed)
     });
     // What hangs on a store that is away must not keep the process: everything acknowledged is in the log.
@@ -78,7 +79,7 @@ async fn serve(
     let failed = |error: std::io::Error| Stop::Internal(error.to_string());
     let mut signals = Signals::new().map_err(failed)?;
     let (nfs, admin) = (sockets.nfs_address()?, sockets.admin_address());
-    let front = Arc::new(Front::new(node.files(), world, settings, nfs).await);
+    let front = Arc::new(Front::new(node.files(), world, settings)?);
     let about = About {
         started,
         data: settings.data.display().to_string(),
@@ -93,34 +94,29 @@ async fn serve(
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::spawn(http::serve(listener, service.clone()));
     }
-    let datagrams = front.serve_datagrams(sockets.nfs_udp, sockets.portmap, world).map_err(failed)?;
-    let cores = Cores::start(settings.cores, &front.connection())?;
-    let acceptor = tokio::spawn(accept(sockets.nfs, cores));
+    let datagrams = front.serve_datagrams(sockets.nfs_udp, sockets.portmap).map_err(failed)?;
+    let listener = tokio::net::TcpListener::from_std(sockets.nfs).map_err(failed)?;
+    let mut cores = Cores::start(settings.cores, &front.connection())?;
     let uid = rustix::process::getuid().as_raw();
     print!("{}", banner::text(settings, nfs, admin, opening, uid));
     let _ = std::io::stdout().flush();
     report::tell_manager(&[NotifyState::Ready, NotifyState::Status(&opening.words)]);
-    wait_for_end(&mut signals, flags).await;
-    acceptor.abort();
+    tokio::select! {
+        () = wait_for_end(&mut signals, flags) => {}
+        () = accept(&listener, &mut cores) => {}
+    }
     datagrams.iter().for_each(tokio::task::AbortHandle::abort);
-    // Dropping the acceptor drops the threads' queues, which ends every connection.
-    let _ = acceptor.await;
+    front.stop();
+    drop(listener);
+    cores.stop();
     let _ = std::fs::remove_file(settings.data.join(crate::admin::client::SOCKET));
     Ok(())
 }
 
-/// Accepts connections and hands them to the serving threads in turn.
-async fn accept(listener: TcpListener, mut cores: Cores) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!("the NFS socket cannot be used: {error}"),
-    };
+/// Accepts connections and hands them to the serving threads in turn; for ever.
+async fn accept(listener: &tokio::net::TcpListener, cores: &mut Cores) {
     loop {
-        let accepted = listener.accept().await.and_then(|(stream, peer)| {
-            // Replies are written whole: waiting for more to send only delays them.
-            stream.set_nodelay(true)?;
-            Ok((stream.into_std()?, peer))
-        });
+        let accepted = listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         match accepted {
             Ok((stream, peer)) => cores.hand_over(stream, peer),
             Err(error) => {

@@ -1,0 +1,81 @@
+//! What an engine is made of: the store, the key and the log's file, found and judged before anything is made.
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tarn_base::world::World;
+use tarn_store::local::LocalStore;
+use tarn_store::{Store, StoreError};
+use tarn_wal::FileDevice;
+
+use crate::config::{Settings, StorePlace};
+use crate::exit::{Outcome, Stop, path_stop};
+use crate::keys::{Hint, StoreState};
+use crate::place::{LOG_FILE, log_size};
+use crate::sizes::show_size;
+
+/// What an error of the store means to the operator.
+pub fn store_stop(settings: &Settings, error: &StoreError) -> Stop {
+    Stop::StoreFailed { url: settings.store.show(), reason: error.to_string() }
+}
+
+/// The store if it is there, without making or changing anything; a cloud's is taken to be there.
+pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Arc<dyn Store>>> {
+    match &settings.store {
+        StorePlace::Embedded(dir) | StorePlace::Directory(dir) if !dir.exists() => Ok(None),
+        _ => open_store(settings, world, false).map(Some),
+    }
+}
+
+/// The store, made if it is a directory that is not there.
+pub fn open_store(settings: &Settings, _world: &World, create: bool) -> Outcome<Arc<dyn Store>> {
+    match &settings.store {
+        StorePlace::Embedded(dir) | StorePlace::Directory(dir) => {
+            let store = LocalStore::open(dir, create).map_err(|error| store_stop(settings, &error))?;
+            Ok(Arc::new(store))
+        }
+        StorePlace::Cloud(url) => {
+            Err(Stop::StoreUrl { url: url.clone(), reason: "this kind of store is not built in".to_owned() })
+        }
+    }
+}
+
+/// What is known of a store before a key is.
+pub async fn store_state(settings: &Settings, store: Option<&Arc<dyn Store>>) -> Outcome<StoreState> {
+    let Some(store) = store else { return Ok(StoreState { hint: None, holds_data: false }) };
+    let hint = Hint::read(&**store, &settings.store.show()).await?;
+    Ok(StoreState { hint, holds_data: false })
+}
+
+/// The path of the log's file.
+pub fn log_path(settings: &Settings) -> PathBuf {
+    settings.log_dir.join(LOG_FILE)
+}
+
+/// The log's file, filled with zeros if it is new; says how far that is on standard error.
+pub fn open_log(settings: &Settings) -> Outcome<FileDevice> {
+    let path = log_path(settings);
+    match FileDevice::open(&path) {
+        Ok(device) => return Ok(device),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            return Err(Stop::SecondServer { path, pid: "unknown".to_owned() });
+        }
+        Err(error) => return Err(path_stop(&path, "--log", &error)),
+    }
+    let size = log_size(settings)?;
+    let mut shown = 0;
+    let device = FileDevice::create(&path, size, |done| {
+        let percent = done * 100 / size;
+        if size >= 1 << 30 && percent >= shown + 5 {
+            shown = percent;
+            eprint!("\rfilling the log of {} once: {percent} %", show_size(size));
+            let _ = std::io::stderr().flush();
+        }
+    });
+    if shown > 0 {
+        eprintln!();
+    }
+    device.map_err(|error| path_stop(&path, "--log", &error))
+}

@@ -1,0 +1,308 @@
+//! Every refusal of a start, as its user meets it.
+//!
+//! Held for each: the exit code, the whole text, that it is one line, and that nothing was created or changed.
+
+mod common;
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use common::{Place, output, stderr};
+
+/// A code as the first start would print it, and another one.
+const CODE: &str = "0000000-0000000-0000000-0000000-0000000-0000000-0000000-00A33NY";
+
+/// Runs `tarn` and holds what it says against `code` and `text`, and the directory against itself.
+fn refused(place: &Place, args: &[&str], code: i32, text: &str) {
+    refused_with(place, args, "", code, text);
+}
+
+fn refused_with(place: &Place, args: &[&str], input: &str, code: i32, text: &str) {
+    let before = place.contents();
+    let output = place.run_with(args, input);
+    assert_eq!(stderr(&output), format!("tarn: {text}\n"));
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert_eq!(place.contents(), before, "something was touched: {text}");
+}
+
+#[test]
+fn an_address_in_use() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(
+        &place,
+        &["serve", "--nfs", &address],
+        20,
+        &format!("the NFS address {address} is in use by another program; stop that one or choose another with --nfs"),
+    );
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--admin", &address],
+        20,
+        &format!(
+            "the admin address {address} is in use by another program; stop that one or choose another with --admin"
+        ),
+    );
+}
+
+#[test]
+fn an_address_that_is_not_ours() {
+    refused(
+        &Place::new(),
+        &["serve", "--nfs", "192.0.2.1:2049"],
+        22,
+        "the NFS address 192.0.2.1:2049 cannot be used: Cannot assign requested address (os error 99); \
+         choose another with --nfs",
+    );
+}
+
+/// As a user without privileges, for what root is never refused.
+#[test]
+fn what_this_user_may_not() {
+    let place = Place::new();
+    let user = rustix::process::getuid();
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // A link where that is possible: a copy that another test's child still has open would be busy.
+    if fs::hard_link(common::TARN, place.path("tarn")).is_err() {
+        fs::copy(common::TARN, place.path("tarn")).unwrap();
+    }
+    let run = |args: &[&str]| {
+        let mut command = place.tarn(args);
+        if user.is_root() {
+            command = std::process::Command::new(place.path("tarn"));
+            command.args(args).current_dir(place.0.path()).uid(65_534).gid(65_534);
+        } else {
+            fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        }
+        let output = output(command, "");
+        fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let data = place.0.path().display();
+    let text = format!("tarn: no permission for {data}; give this user access to it or choose another with --data\n");
+    assert_eq!(run(&["serve", "--nfs", "127.0.0.1:0"]), (Some(30), text));
+    fs::create_dir(place.path("open")).unwrap();
+    fs::set_permissions(place.path("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let least = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    if least.trim().parse::<u16>().unwrap_or(1024) > 1 {
+        let text = "tarn: the NFS address 127.0.0.1:1 is not permitted to this user; use a port above 1023 with --nfs, or \
+                    start as root\n";
+        assert_eq!(run(&["serve", "--nfs", "127.0.0.1:1", "--data", "open/data"]), (Some(21), text.to_owned()));
+    }
+    assert_eq!(fs::read_dir(place.path("open")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_configuration_that_is_not_understood() {
+    let place = Place::new();
+    let file = place.shown("tarn.toml");
+    refused(
+        &place,
+        &["serve", "--config", &file],
+        10,
+        &format!(
+            "cannot read the configuration {file}: No such file or directory (os error 2); correct the path given to \
+             --config"
+        ),
+    );
+    fs::write(&file, "[nfs]\nlisten = '127.0.0.1:0'\nprotmap = true\n").unwrap();
+    refused(
+        &place,
+        &["serve", "--config", &file],
+        11,
+        &format!(
+            "the configuration {file} has an unknown or malformed entry: line 3: unknown field `protmap`, expected one \
+             of `listen`, `portmap`, `cores`, `slow_operation`; docs/config.md lists every key"
+        ),
+    );
+    fs::write(&file, "[log]\nsize = '8GB'\n").unwrap();
+    refused(
+        &place,
+        &["serve", "--config", &file],
+        12,
+        "log.size cannot be 8GB: \"8GB\" is not a size; write 4096, 64KiB, 512MiB, 8GiB or 2TiB",
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_data() {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).unwrap();
+    fs::write(place.path("data/lock"), "4711\n").unwrap();
+    let lock = fs::File::open(place.path("data/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let data = place.shown("data");
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--data", "data"],
+        31,
+        &format!("another tarn (process 4711) serves {data}; stop it first, or choose another directory with --data"),
+    );
+}
+
+#[test]
+fn data_of_a_newer_version() {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).unwrap();
+    fs::write(place.path("data/format"), "tarn data directory, format 9\n").unwrap();
+    let data = place.shown("data");
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--data", "data"],
+        32,
+        &format!("{data} was written by a newer tarn (format 9, this one knows 1); use that version"),
+    );
+}
+
+#[test]
+fn a_log_that_would_not_survive() {
+    let place = Place::new();
+    if !fs::read_to_string("/proc/mounts").unwrap().lines().any(|line| line.contains(" /dev/shm tmpfs ")) {
+        println!("no tmpfs at /dev/shm to try");
+        return;
+    }
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--log", "/dev/shm/tarn-refusals"],
+        33,
+        "the log may not be on tmpfs (/dev/shm/tarn-refusals): it would not survive a power loss; choose a local disk with \
+         --log, or accept the loss with --unsafe-log",
+    );
+    assert!(!fs::exists("/dev/shm/tarn-refusals").unwrap());
+}
+
+#[test]
+fn a_log_without_room() {
+    let place = Place::new();
+    fs::write(place.path("c"), "log.size = '8TiB'\nnfs.listen = '127.0.0.1:0'\n").unwrap();
+    let output = place.run(&["serve", "--config", "c", "--unsafe-log"]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(34), "{text}");
+    assert!(text.starts_with("tarn: the log needs 8 TiB on "), "{text}");
+    assert!(text.ends_with(" are free; make room or set log.size smaller\n"), "{text}");
+    assert!(!place.path("tarn-data").exists());
+}
+
+#[test]
+fn a_place_that_is_no_directory() {
+    let place = Place::new();
+    fs::write(place.path("data"), "a file").unwrap();
+    let data = place.shown("data");
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--data", "data"],
+        35,
+        &format!("cannot use {data}: it is not a directory; choose another with --data"),
+    );
+}
+
+#[test]
+fn keys_that_do_not_do() {
+    let place = Place::new();
+    let key = place.shown("key");
+    let serve = ["serve", "--nfs", "127.0.0.1:0", "--unsafe-log", "--key-file", &key];
+    fs::write(&key, "not a key\n").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(
+        &place,
+        &serve,
+        41,
+        &format!("the key file {key} can be read by others (mode 0644); protect it with `chmod 600 {key}`"),
+    );
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    refused(
+        &place,
+        &serve,
+        40,
+        &format!(
+            "cannot read the key file {key}: it does not hold 64 hexadecimal digits; give this user access to it, or make \
+             it with `tarn key import`"
+        ),
+    );
+}
+
+#[test]
+fn a_new_store_elsewhere_without_a_key() {
+    let place = Place::new();
+    let store = format!("file://{}", place.shown("bucket"));
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--unsafe-log", "--store", &store],
+        43,
+        &format!(
+            "{store} is new and no key was given for it; give one with --key-file PATH (made there) or TARN_PASSPHRASE"
+        ),
+    );
+}
+
+#[test]
+fn a_store_that_cannot_be_named_so() {
+    refused(
+        &Place::new(),
+        &["serve", "--nfs", "127.0.0.1:0", "--store", "gopher://bucket"],
+        50,
+        "the store URL gopher://bucket cannot be used: this kind of store is unknown; use file:///DIR, s3://BUCKET/PREFIX \
+         or az://CONTAINER/PREFIX",
+    );
+}
+
+#[test]
+fn recovery_codes_that_are_none() {
+    let place = Place::new();
+    let bad = CODE.replace("A33NY", "A33NZ");
+    refused_with(
+        &place,
+        &["key", "import"],
+        &bad,
+        45,
+        "this is not a recovery code: its check does not fit, so a character is mistyped; compare it with what the first \
+         start or `tarn key export` printed",
+    );
+    refused_with(
+        &place,
+        &["key", "import"],
+        "",
+        45,
+        "this is not a recovery code: it has 56 letters and digits; compare it with what the first start or `tarn key \
+         export` printed",
+    );
+}
+
+#[test]
+fn a_command_without_a_server() {
+    let place = Place::new();
+    let data = place.shown("tarn-data");
+    for command in [&["status"][..], &["clients"], &["locks", "list"], &["volume", "list"], &["checkpoint"], &["scrub"]]
+    {
+        refused(&place, command, 60, &format!("no tarn serves {data}; start it with `tarn serve --data {data}`"));
+    }
+}
+
+#[test]
+fn a_deletion_that_is_not_confirmed() {
+    refused_with(
+        &Place::new(),
+        &["volume", "delete", "vol"],
+        "something else\n",
+        62,
+        "not confirmed, nothing was changed; type the name \"vol\" when asked, or give --yes",
+    );
+}
+
+#[test]
+fn portmap_where_another_one_is() {
+    let place = Place::new();
+    // Only root may take the port; whoever is not is told so.
+    let taken = UdpSocket::bind("127.0.0.1:111");
+    let output = place.run(&["serve", "--nfs", "127.0.0.1:0", "--portmap", "--unsafe-log"]);
+    let expected = match taken {
+        Ok(_) => 20,
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => 20,
+        Err(_) => 21,
+    };
+    assert_eq!(output.status.code(), Some(expected), "{}", stderr(&output));
+    assert!(!place.path("tarn-data").exists());
+}
