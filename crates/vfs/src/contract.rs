@@ -68,7 +68,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// volume's root is the root.
     fn lookup(&self, caller: &Caller, dir: Node, name: &[u8]) -> Answer<(Attr, Attr)>;
 
-    /// As [`FileSystem::lookup`]; a refusal carries the directory's attributes in `changes[0].after`.
+    /// As [`FileSystem::lookup`]; a refusal carries the directory's attributes in `changes[0].after`. A page that
+    /// has no room for even one entry is empty, and not the end.
     fn list(&self, caller: &Caller, dir: Node, request: ListRequest) -> Answer<ListReply>;
 
     fn create(&self, caller: &Caller, dir: Node, name: &[u8], mode: CreateMode, set: SetAttr) -> Answer<Effect>;
@@ -77,7 +78,8 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn make(&self, caller: &Caller, dir: Node, name: &[u8], what: Special, set: SetAttr) -> Answer<Effect>;
 
-    /// Another name for `node`. `effect.attr` is the object's, `changes[0]` the directory's.
+    /// Another name for `node`. `effect.attr` is the object's, `changes[0]` the directory's; a
+    /// refusal has the object in `changes[1]`.
     fn link(&self, caller: &Caller, node: Node, dir: Node, name: &[u8]) -> Answer<Effect>;
 
     /// Removes a name that is not a directory's.
