@@ -78,8 +78,8 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn make(&self, caller: &Caller, dir: Node, name: &[u8], what: Special, set: SetAttr) -> Answer<Effect>;
 
-    /// Another name for `node`. `effect.attr` is the object's, `changes[0]` the directory's; a
-    /// refusal has the object in `changes[1]`.
+    /// Another name for `node`. `effect.attr` is the object's, `changes[0]` the directory's; a refusal has the
+    /// object in `changes[1]`.
     fn link(&self, caller: &Caller, node: Node, dir: Node, name: &[u8]) -> Answer<Effect>;
 
     /// Removes a name that is not a directory's.

@@ -44,7 +44,7 @@ impl LockTable {
             if object.is_empty() || table.objects.contains_key(&node) {
                 return Err(DecodeError::Range("an object with locks"));
             }
-            table.change(node, |new| *new = object);
+            table.insert(node, object);
         }
         for _ in 0..take.count(8)? {
             let client = take.owned(OPAQUE_MAX)?;

@@ -131,13 +131,20 @@ impl ObjectLocks {
         self.held.is_empty() && self.waiting.is_empty()
     }
 
+    /// Held and waiting pieces of a client.
+    pub fn count(&self, client: &[u8]) -> usize {
+        self.pieces().filter(|piece| piece.owner.client == client).count()
+    }
+
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.held.iter().chain(&self.waiting)
     }
 
     fn insert(&mut self, piece: Piece) {
-        let key = |piece: &Piece| (piece.range.start, piece.owner.client.clone(), piece.owner.owner.clone());
-        let at = self.held.partition_point(|other| key(other) < key(&piece));
+        let at = self.held.partition_point(|other| {
+            let owners = || (&other.owner.client, &other.owner.owner).cmp(&(&piece.owner.client, &piece.owner.owner));
+            other.range.start.cmp(&piece.range.start).then_with(owners).is_lt()
+        });
         self.held.insert(at, piece);
     }
 }

@@ -151,21 +151,29 @@ impl LockTable {
     /// Makes a transition true. What it takes away need not be there.
     pub fn apply(&mut self, transition: &Transition) {
         match transition {
-            Transition::Held { lock, callback } => self.change(lock.node, |object| object.hold(lock, callback)),
+            Transition::Held { lock, callback } => {
+                self.change(lock.node, &lock.owner.client, |object| object.hold(lock, callback));
+            }
             Transition::Released { node, owner, range } => {
-                self.change(*node, |object| object.release(owner, *range));
+                self.change(*node, &owner.client, |object| object.release(owner, *range));
             }
             Transition::Queued { lock, callback } => {
-                self.change(lock.node, |object| object.enqueue(lock, callback));
+                self.change(lock.node, &lock.owner.client, |object| object.enqueue(lock, callback));
             }
-            Transition::Unqueued { lock } => self.change(lock.node, |object| object.unqueue(lock)),
+            Transition::Unqueued { lock } => {
+                self.change(lock.node, &lock.owner.client, |object| object.unqueue(lock));
+            }
             Transition::ClientReleased { client } => {
                 let nodes: Vec<Node> = self.clients.get(client).into_iter().flat_map(|n| n.keys().copied()).collect();
                 for node in nodes {
-                    self.change(node, |object| object.forget_client(client));
+                    self.change(node, client, |object| object.forget_client(client));
                 }
             }
-            Transition::NodeGone { node } => self.change(*node, |object| *object = ObjectLocks::default()),
+            Transition::NodeGone { node } => {
+                for piece in self.objects.remove(node).iter().flat_map(ObjectLocks::pieces) {
+                    self.forget(*node, &piece.owner.client);
+                }
+            }
             Transition::ToNotify { client, callback } => {
                 self.notify.insert(client.clone(), callback.clone());
             }
@@ -222,10 +230,8 @@ impl LockTable {
         let Some(object) = self.objects.get(&node).filter(|object| !object.waiting.is_empty()) else {
             return Vec::new();
         };
-        let mut after = LockTable { objects: [(node, object.clone())].into(), ..LockTable::default() };
-        for piece in object.pieces() {
-            *after.clients.entry(piece.owner.client.clone()).or_default().entry(node).or_default() += 1;
-        }
+        let mut after = LockTable::new();
+        after.insert(node, object.clone());
         after.apply_all(transitions.iter().filter(|transition| !transition.is_about_notices()));
         let mut granted = Vec::new();
         for piece in after.objects.get(&node).map(|object| object.waiting.clone()).unwrap_or_default() {
@@ -248,24 +254,37 @@ impl LockTable {
         if count < LOCKS_PER_CLIENT_MAX { Ok(()) } else { Err(Errno::NoLocks) }
     }
 
-    /// Changes one object's locks and keeps the index of clients true.
-    pub(super) fn change(&mut self, node: Node, with: impl FnOnce(&mut ObjectLocks)) {
+    /// Changes what one client has on an object, and keeps the index of clients true.
+    fn change(&mut self, node: Node, client: &Bytes, with: impl FnOnce(&mut ObjectLocks)) {
         let object = self.objects.entry(node).or_default();
-        for piece in object.pieces() {
-            if let Some(nodes) = self.clients.get_mut(&piece.owner.client) {
-                nodes.remove(&node);
-                if nodes.is_empty() {
-                    self.clients.remove(&piece.owner.client);
-                }
-            }
-        }
         with(object);
-        for piece in object.pieces() {
-            *self.clients.entry(piece.owner.client.clone()).or_default().entry(node).or_default() += 1;
-        }
+        let count = object.count(client);
         if object.is_empty() {
             self.objects.remove(&node);
         }
+        if count > 0 {
+            self.clients.entry(client.clone()).or_default().insert(node, count);
+        } else {
+            self.forget(node, client);
+        }
+    }
+
+    /// The client has nothing on this object any more.
+    fn forget(&mut self, node: Node, client: &Bytes) {
+        if let Some(nodes) = self.clients.get_mut(client) {
+            nodes.remove(&node);
+            if nodes.is_empty() {
+                self.clients.remove(client);
+            }
+        }
+    }
+
+    /// An object with all its locks, which the table does not have yet.
+    pub(super) fn insert(&mut self, node: Node, object: ObjectLocks) {
+        for piece in object.pieces() {
+            *self.clients.entry(piece.owner.client.clone()).or_default().entry(node).or_default() += 1;
+        }
+        self.objects.insert(node, object);
     }
 }
 
