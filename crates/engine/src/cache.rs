@@ -1,0 +1,72 @@
+//! What is kept in RAM of the store: values of keys, absent ones included, and decoded records.
+//!
+//! - The key cache shows the store's present view; the overlay is always asked first.
+//! - A fetched value enters only if no exchange has happened since the fetch began and no generation holds the
+//!   key (engine rule 15); a checkpoint's values enter before the exchange that takes its generation away.
+//! - Records are named for ever by (segment, index), so theirs needs no invalidation.
+//! - Both resist scans (quick_cache keeps what is asked for twice).
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tarn_base::ids::SegmentId;
+
+use crate::hash::FastBuild;
+use crate::key::Key;
+
+/// What an entry costs beside its bytes.
+const ENTRY_OVERHEAD: u64 = 96;
+
+#[derive(Clone, Debug)]
+struct KeyWeight;
+
+impl Weighter<Key, Option<Bytes>> for KeyWeight {
+    fn weight(&self, _key: &Key, value: &Option<Bytes>) -> u64 {
+        ENTRY_OVERHEAD + value.as_ref().map_or(0, |bytes| bytes.len() as u64)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct RecordWeight;
+
+impl Weighter<(SegmentId, u32), Bytes> for RecordWeight {
+    fn weight(&self, _key: &(SegmentId, u32), value: &Bytes) -> u64 {
+        ENTRY_OVERHEAD + value.len() as u64
+    }
+}
+
+type KeyMap = Cache<Key, Option<Bytes>, KeyWeight, FastBuild>;
+type RecordMap = Cache<(SegmentId, u32), Bytes, RecordWeight, FastBuild>;
+
+/// Both caches, each with a limit in bytes.
+pub struct Caches {
+    pub keys: KeyMap,
+    pub records: RecordMap,
+}
+
+impl Caches {
+    pub fn new(key_bytes: u64, record_bytes: u64) -> Caches {
+        Caches {
+            keys: Cache::with(
+                (key_bytes / 256) as usize,
+                key_bytes,
+                KeyWeight,
+                FastBuild::default(),
+                Default::default(),
+            ),
+            records: Cache::with(
+                (record_bytes / (64 << 10)).max(64) as usize,
+                record_bytes,
+                RecordWeight,
+                FastBuild::default(),
+                Default::default(),
+            ),
+        }
+    }
+}
+
+impl std::fmt::Debug for Caches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Caches({} keys, {} records)", self.keys.len(), self.records.len())
+    }
+}

@@ -1,0 +1,195 @@
+//! Making a checkpoint durable: one batch with P inside it.
+//!
+//! - The record of ownership is looked at before every batch.
+//! - After an error the store is opened anew and its state read: it alone says whether the batch is there
+//!   (engine rule 15).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tarn_base::ids::SegmentId;
+use tarn_data::object_name;
+use tarn_meta::{Batch, MetaStore};
+
+use super::collect::{Collected, damaged};
+use super::pack::{Packed, RESERVE};
+use super::table::Table;
+use super::{CheckpointError, Done, Keeper, Turn};
+use crate::key::{Key, Kind};
+use crate::overlay::{Closed, Stack};
+use crate::value::ShardState;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// Tries of opening the store again while the engine is closing.
+const TRIES_AT_END: u32 = 3;
+
+impl Keeper {
+    /// Commits what was collected and packed, shows it and trims the log.
+    #[expect(clippy::too_many_arguments, reason = "the pieces of one checkpoint, each made by its own step")]
+    pub(super) async fn finish(
+        &self,
+        turn: &mut Turn,
+        stack: &Stack,
+        number: u64,
+        closed: &Closed,
+        collected: Collected,
+        packed: Packed,
+        finally: bool,
+    ) -> Result<Done, CheckpointError> {
+        let changes = self.core.segments.waiting();
+        let drawn: Vec<u32> = packed.segments.keys().map(|segment| segment.counter).collect();
+        let built = async {
+            let mut table = Table::new(&self.core, &stack.view, &packed.segments);
+            table.kill(&collected.dead).await?;
+            table.apply(&changes).await?;
+            Ok::<_, CheckpointError>(table.finish())
+        };
+        let state = self.next_state(turn, closed, finally);
+        let committed = match built.await {
+            Ok(segments) => {
+                let batch = batch(closed, &collected, &packed, segments, &state);
+                self.commit(turn, batch, state).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = committed {
+            turn.given_up.extend(drawn);
+            self.remove_given_up(turn).await;
+            return Err(error);
+        }
+        self.core.segments.done(changes.len());
+        self.core.crash_point("the batch is durable").await;
+        let done = Done {
+            position: closed.last,
+            keys: collected.keys.len() as u64,
+            records: packed.pointers.len() as u64,
+            segments: packed.segments.len() as u64,
+            bytes: packed.bytes,
+        };
+        self.show(turn, number, collected, packed, &changes).await?;
+        self.trim(closed.last).await?;
+        Ok(done)
+    }
+
+    /// The shard's state with this generation in the store.
+    fn next_state(&self, turn: &Turn, closed: &Closed, finally: bool) -> ShardState {
+        let beyond = if finally { 0 } else { RESERVE };
+        let reserved = if finally { turn.next_segment } else { turn.state.reserved_counter };
+        ShardState {
+            reserved_epoch: self.epoch,
+            reserved_counter: reserved.max(turn.next_segment + beyond),
+            settled_counter: turn.given_up.iter().copied().min().unwrap_or(turn.next_segment),
+            ..closed.state.clone()
+        }
+    }
+
+    /// Reserves further segment numbers, durably, P unchanged.
+    pub(super) async fn reserve(&self, turn: &mut Turn) -> Result<(), CheckpointError> {
+        let reserved_counter = turn.next_segment + 4 * RESERVE;
+        let state = ShardState { reserved_counter, reserved_epoch: self.epoch, ..turn.state.clone() };
+        let batch = Batch { changes: vec![shard_change(&state)] };
+        self.commit(turn, batch, state).await
+    }
+
+    /// Makes a batch durable that brings the shard to `state`.
+    async fn commit(&self, turn: &mut Turn, batch: Batch, state: ShardState) -> Result<(), CheckpointError> {
+        if !self.tenure.check().await {
+            return Err(CheckpointError::Deposed);
+        }
+        let meta = self.ready(turn).await?;
+        self.core.crash_point("before the batch").await;
+        let Err(error) = meta.commit(batch).await else {
+            turn.state = state;
+            return Ok(());
+        };
+        tracing::warn!(%error, "the metadata store failed; it is opened again");
+        turn.meta = None;
+        if let tarn_meta::MetaError::Fenced(_) = error {
+            return Err(CheckpointError::Deposed);
+        }
+        if let Err(error) = meta.close().await {
+            tracing::debug!(%error, "closing the metadata store after its failure");
+        }
+        // Until it answers nobody knows whether the batch is there, and nothing else can be decided.
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
+            self.core.crash_point("before opening the metadata store again").await;
+            match self.ready(turn).await {
+                Ok(_) if turn.state == state => return Ok(()),
+                Ok(_) => return Err(error.into()),
+                Err(CheckpointError::Deposed) => return Err(CheckpointError::Deposed),
+                Err(again) => tracing::warn!(error = %again, "the metadata store does not open"),
+            }
+            tries += 1;
+            if self.stopping() && tries >= TRIES_AT_END {
+                return Err(error.into());
+            }
+            self.core.world.clock.sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// The metadata store, opened again if it has failed, and then its state read anew.
+    pub(super) async fn ready(&self, turn: &mut Turn) -> Result<std::sync::Arc<dyn MetaStore>, CheckpointError> {
+        if let Some(meta) = &turn.meta {
+            return Ok(meta.clone());
+        }
+        // Opening would fence whoever came after us.
+        if !self.tenure.check().await {
+            return Err(CheckpointError::Deposed);
+        }
+        let meta = self.opener.open().await?;
+        let key = Key::shard();
+        let value = meta.view().get(&key.encode()).await?;
+        let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;
+        turn.state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
+        turn.meta = Some(meta.clone());
+        Ok(meta)
+    }
+
+    /// Deletes objects without a key, as far as that goes; those that stay are deleted at the next opening.
+    pub(super) async fn remove_given_up(&self, turn: &mut Turn) {
+        let mut left = Vec::new();
+        for counter in std::mem::take(&mut turn.given_up) {
+            let name = object_name(SegmentId { epoch: self.epoch, counter });
+            if self.core.segments.store.delete(&name).await.is_err() {
+                left.push(counter);
+            }
+        }
+        turn.given_up = left;
+    }
+}
+
+fn shard_change(state: &ShardState) -> (Bytes, Option<Bytes>) {
+    (Key::shard().bytes(), Some(encoded(|out| state.encode(out))))
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out.into()
+}
+
+/// Everything of one checkpoint, each key once.
+fn batch(
+    closed: &Closed,
+    collected: &Collected,
+    packed: &Packed,
+    segments: BTreeMap<Key, Option<Bytes>>,
+    state: &ShardState,
+) -> Batch {
+    let mut changes: BTreeMap<Key, Option<Bytes>> = collected.keys.iter().cloned().collect();
+    for (key, pointer) in &packed.pointers {
+        changes.insert(*key, Some(encoded(|out| pointer.encode(out))));
+    }
+    changes.extend(segments);
+    for (volume, usage) in &closed.usage {
+        changes.insert(Key::usage(*volume), Some(encoded(|out| usage.encode(out))));
+    }
+    debug_assert!(changes.keys().all(|key| key.kind != Kind::Shard));
+    changes.insert(Key::shard(), shard_change(state).1);
+    Batch { changes: changes.into_iter().map(|(key, value)| (key.bytes(), value)).collect() }
+}

@@ -1,0 +1,91 @@
+//! When a generation closes, and bringing closed ones to the store (engine rule 14).
+//!
+//! - Two tasks: one closes, one checkpoints, so that a slow store does not let a generation grow beyond its size.
+//! - A failure is retried with growing pauses for as long as it takes; writes go on meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CheckpointError, Keeper};
+use crate::fetch::either;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// How long nothing is looked at when nothing is to be done.
+const IDLE: Duration = Duration::from_secs(3600);
+
+impl Keeper {
+    /// Starts both tasks; they end with [`Keeper::stop`].
+    pub(crate) fn start(self: &Arc<Self>) {
+        let spawn = self.core.world.spawn.clone();
+        spawn.spawn("generations", Box::pin(self.clone().close_when_due()));
+        spawn.spawn("checkpoints", Box::pin(self.clone().run_when_closed()));
+    }
+
+    async fn close_when_due(self: Arc<Self>) {
+        while !self.stopping() {
+            let wait = match self.due_in() {
+                Duration::ZERO => {
+                    if let Err(error) = self.close() {
+                        self.core.log_failed(&error);
+                        return;
+                    }
+                    continue;
+                }
+                wait => wait,
+            };
+            either(self.core.checkpoint_due.notified(), self.core.world.clock.sleep(wait)).await;
+        }
+    }
+
+    /// How long the open generation may stay open.
+    fn due_in(&self) -> Duration {
+        let stack = self.core.stack.load();
+        let open = stack.open();
+        let one_waits = stack.generations.len() > 1;
+        if open.count() >= self.core.config.generation_keys {
+            return Duration::ZERO;
+        }
+        if one_waits {
+            return IDLE;
+        }
+        if self.core.log_is_filling() && self.core.log.appended() > open.after && self.log_gains() {
+            return Duration::ZERO;
+        }
+        if open.count() == 0 {
+            return IDLE;
+        }
+        let volumes = self.core.volumes.all();
+        let delay = volumes.iter().map(|volume| volume.record.settings.write_back_delay_ms).min();
+        let delay = delay.map_or(IDLE, Duration::from_millis);
+        (open.opened + delay).saturating_sub(self.core.world.clock.steady())
+    }
+
+    /// Whether a checkpoint would free more of the log than its own session image takes.
+    fn log_gains(&self) -> bool {
+        let stack = self.core.stack.load();
+        stack.open().count() > 0 || self.core.log.appended().0 > stack.open().after.0 + 64
+    }
+
+    async fn run_when_closed(self: Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        while !self.stopping() {
+            match self.run_oldest(false).await {
+                Ok(Some(_)) => {
+                    pause = FIRST_PAUSE;
+                    self.core.checkpoint_due.notify_one();
+                }
+                Ok(None) => self.closed.notified().await,
+                Err(CheckpointError::Deposed) => return,
+                Err(CheckpointError::Log(error)) => {
+                    self.core.log_failed(&error);
+                    return;
+                }
+                Err(_) => {
+                    either(self.closed.notified(), self.core.world.clock.sleep(pause)).await;
+                    pause = (pause * 2).min(LAST_PAUSE);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Showing a checkpoint and giving its room in the log back.
+//!
+//! - The generation's values enter the cache before it leaves the stack, so that no older value is seen between.
+//! - What is alive of session state is durable at the log's head before anything is trimmed (engine rule 10).
+
+use tarn_base::ids::Position;
+use tarn_wal::LogError;
+
+use super::collect::Collected;
+use super::pack::Packed;
+use super::{CheckpointError, Keeper, Turn};
+use crate::segments::SegmentChange;
+
+impl Keeper {
+    pub(super) async fn show(
+        &self,
+        turn: &mut Turn,
+        number: u64,
+        collected: Collected,
+        packed: Packed,
+        changes: &[SegmentChange],
+    ) -> Result<(), CheckpointError> {
+        let view = self.ready(turn).await?.view();
+        let _pause = self.core.exchange_pause.write().await;
+        let caches = &self.core.caches.keys;
+        for (key, value) in collected.keys {
+            caches.insert(key, value);
+        }
+        for (key, pointer) in packed.pointers {
+            let mut value = Vec::with_capacity(56);
+            pointer.encode(&mut value);
+            caches.insert(key, Some(value.into()));
+        }
+        for change in changes {
+            if let SegmentChange::Move { records, .. } = change {
+                records.iter().for_each(|record| self.core.segments.forget_forwarding(record.from));
+            }
+        }
+        self.core.stack.exchange(number, view);
+        Ok(())
+    }
+
+    /// Trims the log up to `upto`, which the store holds.
+    pub(super) async fn trim(&self, upto: Position) -> Result<(), CheckpointError> {
+        let log = &self.core.log;
+        match self.core.append_session_image() {
+            Ok(position) => {
+                log.wait(position).await?;
+                self.core.crash_point("the session image is durable").await;
+                log.trim(upto)?;
+            }
+            Err(LogError::Full | LogError::Busy) => {
+                // The room for the image is in what would be trimmed. Between the two, a crash would lose locks and
+                // remembered outcomes; waiting would lose the service.
+                tracing::warn!("the log is too full for the session image; it is trimmed first");
+                log.trim(upto)?;
+                let position = self.core.append_session_image()?;
+                log.wait(position).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.core.log_trimmed.notify_waiters();
+        self.core.crash_point("the log is trimmed").await;
+        Ok(())
+    }
+}

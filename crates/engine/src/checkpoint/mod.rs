@@ -1,0 +1,250 @@
+//! Checkpoints: moving one closed generation to the object store. Segments first, then one batch, then the log is
+//! trimmed (engine rules 14 to 16).
+//!
+//! - `close` ends a generation, `driver` says when. `collect` and `merge` find what is to be stored, `pack` puts it into
+//!   segments, `table` keeps the segments' keys, `commit` makes it durable, `exchange` shows it and trims the log.
+//! - The oldest closed generation goes first, one at a time.
+//! - A checkpoint that fails is thrown away whole, its segment numbers given up, and begun again from the same
+//!   generation.
+//! - After an error of the metadata store it is opened anew and P is read before anything else is decided.
+//! - Nothing is shown or deleted before the batch that justifies it is durable.
+
+mod close;
+mod collect;
+mod commit;
+mod driver;
+mod exchange;
+mod merge;
+mod pack;
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tarn_base::ids::Position;
+use tarn_data::Salt;
+use tarn_meta::{MetaError, MetaOpener, MetaStore};
+use tarn_store::StoreError;
+use tarn_wal::LogError;
+use tokio::sync::Notify;
+
+use crate::core::Core;
+use crate::overlay::{Closed, Generation, Stack};
+use crate::owner::Tenure;
+use crate::value::ShardState;
+
+/// Why a checkpoint did not come to its end. Nothing was lost: it begins again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("another node has taken this store; this one has stopped, keep its log")]
+    Deposed,
+    #[error("the object store has no space left ({0}); make room, changes wait in the log")]
+    Full(String),
+    #[error("the object store failed: {0}; changes wait in the log")]
+    Store(StoreError),
+    #[error("the metadata store failed: {0}; changes wait in the log")]
+    Meta(MetaError),
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("old content could not be read: {0}; changes wait in the log")]
+    Read(tarn_vfs::Errno),
+    #[error("{0} is damaged; changes wait in the log")]
+    Damaged(String),
+    #[error("the engine is closing")]
+    Stopping,
+}
+
+impl From<StoreError> for CheckpointError {
+    fn from(error: StoreError) -> CheckpointError {
+        match error {
+            StoreError::Full(what) => CheckpointError::Full(what),
+            other => CheckpointError::Store(other),
+        }
+    }
+}
+
+impl From<MetaError> for CheckpointError {
+    fn from(error: MetaError) -> CheckpointError {
+        match error {
+            MetaError::Fenced(_) => CheckpointError::Deposed,
+            MetaError::Damaged(what) => CheckpointError::Damaged(what),
+            other => CheckpointError::Meta(other),
+        }
+    }
+}
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// P of the batch.
+    pub position: Position,
+    pub keys: u64,
+    pub records: u64,
+    pub segments: u64,
+    /// Bytes of segment objects.
+    pub bytes: u64,
+}
+
+/// State that only the running checkpoint touches.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// `None` after an error, until it is opened again.
+    meta: Option<Arc<dyn MetaStore>>,
+    /// The shard's state in the store.
+    state: ShardState,
+    /// The next segment number of this owner epoch.
+    next_segment: u32,
+    /// Numbers whose objects may lie in the store without a key.
+    given_up: Vec<u32>,
+}
+
+/// Keeps the store up with the log. One per opening.
+pub struct Keeper {
+    pub core: Arc<Core>,
+    opener: Arc<dyn MetaOpener>,
+    tenure: Arc<Tenure>,
+    epoch: u32,
+    salt: Salt,
+    turn: tokio::sync::Mutex<Turn>,
+    /// A generation has been closed.
+    closed: Notify,
+    stopping: AtomicBool,
+    /// The last checkpoint's error, until one succeeds; and what the last success did.
+    last: Mutex<(Option<String>, Done)>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keeper(epoch {})", self.epoch)
+    }
+}
+
+/// What a keeper begins with.
+pub struct Beginning {
+    pub opener: Arc<dyn MetaOpener>,
+    pub meta: Arc<dyn MetaStore>,
+    pub tenure: Arc<Tenure>,
+    pub epoch: u32,
+    pub salt: Salt,
+    pub state: ShardState,
+}
+
+impl Keeper {
+    pub fn new(core: Arc<Core>, beginning: Beginning) -> Arc<Keeper> {
+        let Beginning { opener, meta, tenure, epoch, salt, state } = beginning;
+        let turn = Turn { meta: Some(meta), state, next_segment: 1, given_up: Vec::new() };
+        Arc::new(Keeper {
+            core,
+            opener,
+            tenure,
+            epoch,
+            salt,
+            turn: tokio::sync::Mutex::new(turn),
+            closed: Notify::new(),
+            stopping: AtomicBool::new(false),
+            last: Mutex::default(),
+        })
+    }
+
+    /// The error that keeps checkpoints from succeeding, and what the last success did.
+    pub fn last(&self) -> (Option<String>, Done) {
+        self.last.lock().clone()
+    }
+
+    /// Closes the open generation, if anything is in it, and brings everything closed into the store.
+    pub async fn sync(&self) -> Result<Done, CheckpointError> {
+        self.close()?;
+        let mut done = self.last().1;
+        while let Some(next) = self.run_oldest(false).await? {
+            done = next;
+        }
+        Ok(done)
+    }
+
+    /// As [`Keeper::sync`], and leaves no segment number reserved: the last checkpoint of this opening.
+    pub(crate) async fn sync_finally(&self) -> Result<(), CheckpointError> {
+        self.close()?;
+        while self.run_oldest(true).await?.is_some() {}
+        Ok(())
+    }
+
+    /// Ends the driver. The running checkpoint comes to its end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.closed.notify_one();
+        self.core.checkpoint_due.notify_one();
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Closes the metadata store.
+    pub(crate) async fn close_meta(&self) {
+        if let Some(meta) = self.turn.lock().await.meta.take()
+            && let Err(error) = meta.close().await
+        {
+            tracing::debug!(%error, "closing the metadata store");
+        }
+    }
+
+    /// One checkpoint of the oldest closed generation; `None` if there is none.
+    async fn run_oldest(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
+        let mut turn = self.turn.lock().await;
+        let stack = self.core.stack.load();
+        let Some(oldest) = stack.generations.last().cloned() else { return Ok(None) };
+        let Some(closed) = oldest.closed.get() else { return Ok(None) };
+        let outcome = self.run(&mut turn, &stack, &oldest, closed, finally).await;
+        self.note(&outcome);
+        outcome.map(Some)
+    }
+
+    async fn run(
+        &self,
+        turn: &mut Turn,
+        stack: &Stack,
+        generation: &Generation,
+        closed: &Closed,
+        finally: bool,
+    ) -> Result<Done, CheckpointError> {
+        // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
+        self.core.log.wait(closed.last).await?;
+        self.core.crash_point("checkpoint begins").await;
+        self.ready(turn).await?;
+        let collected = collect::collect(&self.core, &stack.view, generation).await?;
+        let mut packer = pack::Packer::new(self, turn);
+        let packed = match merge::store_records(&self.core, &collected, &mut packer).await {
+            Ok(()) => packer.finish().await,
+            Err(error) => Err(packer.abandon(error).await),
+        };
+        let packed = match packed {
+            Ok(packed) => packed,
+            Err(error) => {
+                self.remove_given_up(turn).await;
+                return Err(error);
+            }
+        };
+        self.core.crash_point("segments are written").await;
+        self.finish(turn, stack, generation.number, closed, collected, packed, finally).await
+    }
+
+    fn note(&self, outcome: &Result<Done, CheckpointError>) {
+        let full = matches!(outcome, Err(CheckpointError::Full(_)));
+        self.core.health.store_full.store(full, Ordering::Relaxed);
+        let mut last = self.last.lock();
+        match outcome {
+            Ok(done) => {
+                *last = (None, *done);
+                tracing::debug!(position = %done.position, keys = done.keys, records = done.records, "checkpoint");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a checkpoint failed");
+                last.0 = Some(error.to_string());
+                if matches!(error, CheckpointError::Deposed) {
+                    self.core.health.deposed.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Records into segments, segments into the store.
+//!
+//! - A segment number is durably reserved before its object is written (engine rule 24).
+//! - An object whose PUT was not confirmed gives its number up: the bytes are bound to it, and it is never used again
+//!   (engine rule 15).
+//! - Few PUTs are under way at once, which bounds the memory they take.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tarn_base::ids::{SegmentId, Uuid, VolumeId};
+use tarn_data::{Compression, RecordPointer, SegmentBuilder, SegmentValue};
+use tarn_store::{PutMode, StoreError};
+use tarn_vfs::CompressionSetting;
+
+use super::collect::Due;
+use super::{CheckpointError, Keeper, Turn};
+use crate::key::Key;
+use crate::segments::Family;
+
+/// PUTs at once.
+const PUTS_MAX: usize = 4;
+/// Segment numbers reserved beyond those in use.
+pub(super) const RESERVE: u32 = 64;
+
+type Put = Pin<Box<dyn Future<Output = (SegmentId, Result<(), StoreError>)> + Send>>;
+
+/// What came of packing.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// New pointers, in order of key.
+    pub pointers: Vec<(Key, RecordPointer)>,
+    pub segments: BTreeMap<SegmentId, SegmentValue>,
+    pub bytes: u64,
+}
+
+pub struct Packer<'a> {
+    keeper: &'a Keeper,
+    turn: &'a mut Turn,
+    /// Families of the volumes met; `None`: the volume is gone.
+    families: BTreeMap<VolumeId, Option<Family>>,
+    builders: BTreeMap<Uuid, SegmentBuilder>,
+    puts: FuturesUnordered<Put>,
+    /// Numbers drawn since the packer was made.
+    drawn: Vec<u32>,
+    packed: Packed,
+}
+
+impl<'a> Packer<'a> {
+    pub(super) fn new(keeper: &'a Keeper, turn: &'a mut Turn) -> Packer<'a> {
+        Packer {
+            keeper,
+            turn,
+            families: BTreeMap::new(),
+            builders: BTreeMap::new(),
+            puts: FuturesUnordered::new(),
+            drawn: Vec::new(),
+            packed: Packed::default(),
+        }
+    }
+
+    /// Adds a record; its pointer is known at once and counts if the whole succeeds.
+    pub async fn push(&mut self, due: &Due, plain: Bytes) -> Result<(), CheckpointError> {
+        let volume = due.key.0;
+        if !self.families.contains_key(&volume) {
+            let family = self.keeper.core.family(volume).await?;
+            self.families.insert(volume, family);
+        }
+        let Some(Some(family)) = self.families.get(&volume).cloned() else { return Ok(()) };
+        let id = family.key.id();
+        if !self.builders.contains_key(&id) {
+            let segment = self.draw().await?;
+            let target = self.keeper.core.config.segment_bytes as usize;
+            let builder = SegmentBuilder::new(segment, family.key.clone(), &self.keeper.salt, target);
+            self.builders.insert(id, builder);
+        }
+        let Some(builder) = self.builders.get_mut(&id) else { return Ok(()) };
+        // The first epoch: snapshots would count it.
+        let born = 1;
+        let pointer = builder
+            .push(&plain, compression(family.compression), born, due.dirty.generation)
+            .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
+        let full = builder.full();
+        self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
+        self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
+        if full {
+            self.put(id);
+            self.wait_below(PUTS_MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// A segment number that is durably reserved.
+    async fn draw(&mut self) -> Result<SegmentId, CheckpointError> {
+        if self.turn.next_segment >= self.turn.state.reserved_counter {
+            self.keeper.reserve(self.turn).await?;
+        }
+        let counter = self.turn.next_segment;
+        self.turn.next_segment += 1;
+        self.drawn.push(counter);
+        Ok(SegmentId { epoch: self.keeper.epoch, counter })
+    }
+
+    /// Ends a family's segment and begins to write it.
+    fn put(&mut self, family: Uuid) {
+        let Some(builder) = self.builders.remove(&family) else { return };
+        let object = builder.finish();
+        self.packed.segments.insert(object.segment, SegmentValue::new(family, &object));
+        self.packed.bytes += object.bytes.len() as u64;
+        let store: Arc<dyn tarn_store::Store> = self.keeper.core.segments.store.clone();
+        self.puts.push(Box::pin(async move {
+            let outcome = store.put(&object.name(), object.bytes.clone(), PutMode::Create).await;
+            (object.segment, outcome.map(|_| ()))
+        }));
+    }
+
+    async fn wait_below(&mut self, most: usize) -> Result<(), CheckpointError> {
+        while self.puts.len() >= most.max(1) {
+            let Some((segment, outcome)) = self.puts.next().await else { return Ok(()) };
+            if let Err(error) = outcome {
+                tracing::warn!(%segment, %error, "a segment could not be written");
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and waits for all of it.
+    pub async fn finish(mut self) -> Result<Packed, CheckpointError> {
+        let families: Vec<Uuid> = self.builders.keys().copied().collect();
+        for family in families {
+            self.put(family);
+        }
+        if let Err(error) = self.wait_below(1).await {
+            return Err(self.abandon(error).await);
+        }
+        self.packed.pointers.sort_unstable_by_key(|(key, _)| *key);
+        Ok(self.packed)
+    }
+
+    /// Gives every number drawn up. What is still being written comes to its end first.
+    pub async fn abandon(mut self, error: CheckpointError) -> CheckpointError {
+        while self.puts.next().await.is_some() {}
+        self.turn.given_up.append(&mut self.drawn);
+        error
+    }
+}
+
+fn compression(setting: CompressionSetting) -> Compression {
+    match setting {
+        CompressionSetting::None => Compression::None,
+        CompressionSetting::Lz4 => Compression::Lz4,
+        CompressionSetting::Zstd(level) => Compression::Zstd(i32::from(level)),
+    }
+}

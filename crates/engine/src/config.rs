@@ -1,0 +1,66 @@
+//! What can be set of the engine; plain data, every default with its reason.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells size and free space of the object store, bytes, where that is known.
+pub type Capacity = Arc<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
+
+/// Settings of one shard's engine.
+#[derive(Clone)]
+pub struct Config {
+    /// For the free space that volumes without a limit show.
+    pub capacity: Option<Capacity>,
+    /// Shard number, in every frame of the log.
+    pub shard: u32,
+    /// Limit of the cache of keys (names, attributes, pointers), bytes.
+    pub key_cache_bytes: u64,
+    /// Limit of the cache of decoded records, bytes.
+    pub record_cache_bytes: u64,
+    /// Dirty data held in RAM, bytes; beyond it data is read back from the log.
+    pub overlay_bytes: u64,
+    /// A generation closes at this many changed keys: a checkpoint of more would need too much memory.
+    pub generation_keys: usize,
+    /// A generation closes when the log is this full, in percent.
+    pub log_fill_percent: u8,
+    /// Size at which a segment is closed, bytes (4 to 32 MiB): large enough to be cheap to PUT, small enough to
+    /// be rewritten.
+    pub segment_bytes: u32,
+    /// How long the objects of condemned segments stay, so that a reader with an old view still finds them.
+    pub hold: Duration,
+    /// How often the owner looks at its record.
+    pub heartbeat: Duration,
+    /// Locks may be reclaimed for this long after a restart that lost them.
+    pub grace: Duration,
+    /// How long a change waits for room in the log before the client is told to try later.
+    pub log_wait: Duration,
+    /// How long the data of a deleted volume stays.
+    pub volume_keep: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            capacity: None,
+            shard: 1,
+            key_cache_bytes: 256 << 20,
+            record_cache_bytes: 512 << 20,
+            overlay_bytes: 512 << 20,
+            generation_keys: 200_000,
+            log_fill_percent: 40,
+            segment_bytes: 16 << 20,
+            hold: Duration::from_secs(15 * 60),
+            heartbeat: Duration::from_secs(2),
+            grace: Duration::from_secs(45),
+            // Less than a client's first retransmission (NFS over TCP: 60 s), more than a checkpoint takes.
+            log_wait: Duration::from_secs(10),
+            volume_keep: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Config(shard {})", self.shard)
+    }
+}

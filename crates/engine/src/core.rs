@@ -1,0 +1,154 @@
+//! The engine's parts, as operations and background work share them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use tarn_base::crypto::Key as Secret;
+use tarn_base::ids::{Ino, VolumeId};
+use tarn_base::world::World;
+use tarn_vfs::{Errno, HandleKey};
+use tarn_wal::{Log, LogError};
+use tokio::sync::Notify;
+
+use crate::cache::Caches;
+use crate::config::Config;
+use crate::key::Key;
+use crate::once::OnceTable;
+use crate::overlay::{Generation, StackCell};
+use crate::readahead::ReadAhead;
+use crate::segments::Segments;
+use crate::session::Session;
+use crate::stripes::Stripes;
+use crate::tx::Tx;
+use crate::value::VolumeRecord;
+use crate::volumes::{UsageCounter, VolumeTable};
+
+/// Numbers given out and never given out again.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    pub next_inode: AtomicU64,
+    pub next_volume: AtomicU32,
+}
+
+impl Numbers {
+    /// A new inode number of partition 0.
+    pub fn inode(&self) -> Ino {
+        Ino::new(0, self.next_inode.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What an opening gives the engine for as long as it is open.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Counts openings that do not follow a clean close.
+    pub incarnation: u32,
+    /// Counts all openings for writing; names segments.
+    pub owner_epoch: u32,
+    pub handle_key: HandleKey,
+    /// Seals everything of the shard that is not a record.
+    pub shard_key: Secret,
+}
+
+/// Deleted volumes that can still be brought back.
+pub type Deleted = BTreeMap<VolumeId, (VolumeRecord, Arc<UsageCounter>)>;
+
+/// What keeps the engine from doing all it should.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// No change is taken any more, and why.
+    pub read_only: RwLock<Option<String>>,
+    /// The store said it has no space left at the last checkpoint.
+    pub store_full: AtomicBool,
+    /// Another owner has claimed the shard: nothing is answered any more.
+    pub deposed: AtomicBool,
+    /// Damage found so far: what and where, the first hundred.
+    pub damage: Mutex<Vec<String>>,
+}
+
+/// Everything that operations need. One per shard.
+pub struct Core {
+    pub world: World,
+    pub config: Config,
+    pub identity: Identity,
+    pub log: Arc<Log>,
+    pub stack: StackCell,
+    /// Held shared while an entry is appended and applied; exclusively to close a generation.
+    pub gate: RwLock<()>,
+    /// Held shared by an operation that must fetch and run without an exchange between.
+    pub exchange_pause: tokio::sync::RwLock<()>,
+    pub stripes: Stripes,
+    pub caches: Caches,
+    pub volumes: VolumeTable,
+    pub deleted: Mutex<Deleted>,
+    /// Held while an administrator's change is made: one at a time.
+    pub admin: tokio::sync::Mutex<()>,
+    pub read_ahead: ReadAhead,
+    pub once: OnceTable,
+    pub session: Session,
+    pub numbers: Numbers,
+    pub segments: Segments,
+    pub health: Health,
+    /// A generation should be closed now rather than when its delay is over.
+    pub checkpoint_due: Notify,
+    /// The log has been trimmed.
+    pub log_trimmed: Notify,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Core(shard {})", self.config.shard)
+    }
+}
+
+impl Core {
+    /// Notes and tells damage found at `key`.
+    pub fn damaged(&self, key: &Key, what: &str) {
+        let text = format!("{:?} of volume {}, {:x}/{:x}: {what}", key.kind, key.volume.0, key.a, key.b);
+        tracing::error!(damage = %text, "damaged metadata");
+        let mut damage = self.health.damage.lock();
+        if damage.len() < 100 {
+            damage.push(text);
+        }
+    }
+
+    /// Why a run may not be committed, if so.
+    pub fn refuses_changes(&self, tx: &Tx<'_>) -> Option<Errno> {
+        if self.health.deposed.load(Ordering::Relaxed) {
+            return Some(Errno::TryLater);
+        }
+        if self.health.read_only.read().is_some() {
+            return Some(Errno::ReadOnly);
+        }
+        let grows = tx.entry.usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0);
+        (grows && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
+    }
+
+    /// The log has failed for good: from now on only what is durable is served.
+    pub fn log_failed(&self, error: &LogError) -> Errno {
+        let mut read_only = self.health.read_only.write();
+        if read_only.is_none() {
+            tracing::error!(%error, "the write log has failed; this node is read-only from now on");
+            *read_only = Some(error.to_string());
+        }
+        Errno::Io
+    }
+
+    /// Dirty bytes held in RAM by all generations.
+    pub fn overlay_ram_bytes(&self) -> u64 {
+        self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum())
+    }
+
+    /// Whether the log is so full that a generation should close.
+    pub fn log_is_filling(&self) -> bool {
+        self.log.used() > self.log.capacity() / 100 * u64::from(self.config.log_fill_percent)
+    }
+
+    /// Asks for a checkpoint when the open generation or the log is full.
+    pub fn note_progress(&self, open: &Generation) {
+        if open.count() >= self.config.generation_keys || self.log_is_filling() {
+            self.checkpoint_due.notify_one();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Fetching what an operation needs and RAM does not have. Runs on the background runtime only.
+//!
+//! - What is fetched is pinned for the operation, with the stack of that moment.
+//! - It enters the caches only if that is still right (see [`crate::cache`]).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use tarn_base::ids::Ino;
+use tarn_meta::MetaError;
+use tarn_vfs::Errno;
+
+use crate::core::Core;
+use crate::key::{Key, Kind};
+use crate::overlay::Stack;
+use crate::tx::{Need, PinnedRange, Pins};
+
+/// Pointers fetched beside one that is needed: the next reads and writes need them.
+const POINTERS_AHEAD: u64 = 64;
+
+impl Core {
+    /// Fetches all of `need` into `pins`.
+    pub async fn fetch(&self, pins: &mut Pins, need: &Need) -> Result<(), Errno> {
+        if need.log_room {
+            self.wait_for_log_room().await?;
+        }
+        let stack = pins.stack.get_or_insert_with(|| self.stack.load()).clone();
+        self.fetch_keys(&stack, pins, need).await?;
+        for (range, limit) in &need.ranges {
+            let page = self.fetch_range(&stack, range, *limit).await?;
+            pins.ranges.push(page);
+        }
+        if !need.records.is_empty() {
+            let records = self.read_records(&need.records).await?;
+            for ((_, pointer), bytes) in need.records.iter().zip(records) {
+                pins.records.insert((pointer.segment, pointer.index), bytes);
+            }
+        }
+        for place in &need.logged {
+            let read = self.log.read(*place).map_err(|error| {
+                tracing::error!(%error, "dirty data could not be read back from the log");
+                Errno::Io
+            })?;
+            pins.logged.insert(*place, read);
+        }
+        Ok(())
+    }
+
+    async fn fetch_keys(&self, stack: &Arc<Stack>, pins: &mut Pins, need: &Need) -> Result<(), Errno> {
+        let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
+        if !singles.is_empty() {
+            let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
+            let values = stack.view.get_sorted(&encoded).await.map_err(meta_failed)?;
+            for (key, value) in singles.into_iter().zip(values) {
+                self.enter_cache(stack, key, value.clone());
+                pins.keys.insert(key, value);
+            }
+        }
+        for key in pointers {
+            if !pins.keys.contains_key(&key) {
+                self.fetch_pointers(stack, pins, key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pointer and those after it, holes included.
+    async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
+        let end = Key { b: first.b.saturating_add(POINTERS_AHEAD), ..first };
+        let page = stack
+            .view
+            .scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize)
+            .await
+            .map_err(meta_failed)?;
+        let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
+        for b in first.b..end.b {
+            let key = Key { b, ..first };
+            let value = found.remove(&key);
+            self.enter_cache(stack, key, value.clone());
+            pins.keys.insert(key, value);
+        }
+        Ok(())
+    }
+
+    async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
+        let page =
+            stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await.map_err(meta_failed)?;
+        let complete = page.complete;
+        let entries = decode_entries(page.entries);
+        let until = match entries.last_key_value() {
+            Some((last, _)) if !complete => Some(Key { b: last.b + 1, ..*last }),
+            _ => None,
+        };
+        Ok(PinnedRange { range: range.clone(), entries, until })
+    }
+
+    /// Puts a fetched value into the cache if it still is the store's present one.
+    fn enter_cache(&self, then: &Arc<Stack>, key: Key, value: Option<Bytes>) {
+        self.stack.with(|stack| {
+            let dirty = key.kind == Kind::Pointer && stack.has_record(&(key.volume, Ino(key.a), key.b));
+            if stack.version == then.version && !dirty && stack.get(&key).is_none() {
+                self.caches.keys.insert(key, value);
+            }
+        });
+    }
+
+    /// Waits until the log has been trimmed or flushed; not for ever.
+    async fn wait_for_log_room(&self) -> Result<(), Errno> {
+        self.log.request_flush();
+        self.checkpoint_due.notify_one();
+        let trimmed = pin!(self.log_trimmed.notified());
+        let short = self.world.clock.sleep(std::time::Duration::from_millis(20));
+        // Busy goes away with a flush, full with a trim: look again soon, or when told.
+        either(trimmed, short).await;
+        Ok(())
+    }
+}
+
+fn decode_entries(entries: Vec<(Bytes, Bytes)>) -> BTreeMap<Key, Bytes> {
+    entries.into_iter().filter_map(|(key, value)| Some((Key::decode(&key)?, value))).collect()
+}
+
+fn meta_failed(error: MetaError) -> Errno {
+    tracing::warn!(%error, "the metadata store could not be read");
+    match error {
+        MetaError::Damaged(_) => Errno::Io,
+        MetaError::Fenced(_) | MetaError::Unavailable(_) | MetaError::Unknown(_) => Errno::TryLater,
+    }
+}
+
+/// Completes with the first of two.
+pub async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    std::future::poll_fn(|cx| {
+        if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}

@@ -1,0 +1,151 @@
+//! Calls that must not run twice (engine rule 9).
+//!
+//! - The outcome is part of the operation's own entry, so it survives with it.
+//! - A repeat of a call in progress joins it, on whatever connection it comes.
+//! - The last [`OUTCOMES_MAX`] outcomes of each client are kept.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::Mutex;
+use tarn_base::ids::Position;
+use tarn_vfs::{ClientId, Effect, OnceToken, Reply};
+use tokio::sync::oneshot;
+
+pub const OUTCOMES_MAX: usize = 1024;
+
+const SHARDS: usize = 16;
+
+/// What to do with a call.
+#[derive(Debug)]
+pub enum Enter {
+    /// It is new: run it and [`OnceTable::leave`].
+    Run,
+    /// It ran: this came of it, at this position.
+    Ran(Box<Effect>, Position),
+    /// It runs: its reply will come here too.
+    Runs(oneshot::Receiver<Reply<Effect>>),
+}
+
+type Name = (u64, u64);
+
+#[derive(Debug, Default)]
+struct Client {
+    outcomes: BTreeMap<Name, (Effect, Position)>,
+    order: VecDeque<Name>,
+    running: BTreeMap<Name, Vec<oneshot::Sender<Reply<Effect>>>>,
+}
+
+impl Client {
+    fn remember(&mut self, name: Name, effect: Effect, position: Position) {
+        if self.outcomes.insert(name, (effect, position)).is_none() {
+            self.order.push_back(name);
+        }
+        if self.order.len() > OUTCOMES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.outcomes.remove(&oldest);
+        }
+    }
+}
+
+/// Outcomes and running calls of all clients.
+#[derive(Debug, Default)]
+pub struct OnceTable {
+    shards: [Mutex<BTreeMap<ClientId, Client>>; SHARDS],
+}
+
+impl OnceTable {
+    fn shard(&self, client: ClientId) -> &Mutex<BTreeMap<ClientId, Client>> {
+        let mixed = (client.0 as u64 ^ (client.0 >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 60) as usize % SHARDS]
+    }
+
+    pub fn enter(&self, token: &OnceToken) -> Enter {
+        let mut shard = self.shard(token.client).lock();
+        let client = shard.entry(token.client).or_default();
+        let name = (token.number, token.digest);
+        if let Some((effect, position)) = client.outcomes.get(&name) {
+            return Enter::Ran(Box::new(effect.clone()), *position);
+        }
+        if let Some(waiting) = client.running.get_mut(&name) {
+            let (sender, receiver) = oneshot::channel();
+            waiting.push(sender);
+            return Enter::Runs(receiver);
+        }
+        client.running.insert(name, Vec::new());
+        Enter::Run
+    }
+
+    /// The call has come to its end. Whoever joined it gets the same reply.
+    pub fn leave(&self, token: &OnceToken, reply: &Reply<Effect>) {
+        let waiting = {
+            let mut shard = self.shard(token.client).lock();
+            shard.get_mut(&token.client).and_then(|client| client.running.remove(&(token.number, token.digest)))
+        };
+        for sender in waiting.unwrap_or_default() {
+            // Whoever went away does not need it.
+            let _ = sender.send(reply.clone());
+        }
+    }
+
+    pub fn remember(&self, token: &OnceToken, effect: Effect, position: Position) {
+        let mut shard = self.shard(token.client).lock();
+        let client = shard.entry(token.client).or_default();
+        client.remember((token.number, token.digest), effect, position);
+    }
+
+    /// All outcomes, oldest first within each client, for the image of session state.
+    pub fn outcomes(&self) -> Vec<(OnceToken, Effect, Position)> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            for (id, client) in shard.lock().iter() {
+                out.extend(client.order.iter().filter_map(|name| {
+                    let (effect, position) = client.outcomes.get(name)?;
+                    let token = OnceToken { client: *id, number: name.0, digest: name.1 };
+                    Some((token, effect.clone(), *position))
+                }));
+            }
+        }
+        out.sort_by_key(|(_, _, position)| *position);
+        out
+    }
+
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            shard.lock().clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_vfs::Done;
+
+    #[test]
+    fn a_repeat_joins_a_running_call_and_gets_the_outcome_of_one_that_ran() {
+        let table = OnceTable::default();
+        let token = OnceToken { client: ClientId(1), number: 2, digest: 3 };
+        assert!(matches!(table.enter(&token), Enter::Run));
+        let Enter::Runs(mut joined) = table.enter(&token) else { panic!("must join") };
+        let effect = Effect { count: 9, ..Default::default() };
+        table.remember(&token, effect.clone(), Position(5));
+        table.leave(&token, &Ok(Done { value: effect.clone(), position: Position(5) }));
+        assert_eq!(joined.try_recv().unwrap().unwrap().value, effect);
+        assert!(matches!(table.enter(&token), Enter::Ran(held, Position(5)) if *held == effect));
+        let other = OnceToken { digest: 4, ..token };
+        assert!(matches!(table.enter(&other), Enter::Run));
+    }
+
+    #[test]
+    fn only_the_last_outcomes_are_kept() {
+        let table = OnceTable::default();
+        for number in 0..OUTCOMES_MAX as u64 + 10 {
+            let token = OnceToken { client: ClientId(1), number, digest: 0 };
+            table.remember(&token, Effect::default(), Position(number));
+        }
+        let kept = table.outcomes();
+        assert_eq!(kept.len(), OUTCOMES_MAX);
+        assert_eq!(kept[0].0.number, 10);
+    }
+}

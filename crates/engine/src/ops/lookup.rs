@@ -1,0 +1,44 @@
+//! The object that a name names.
+
+use bytes::Bytes;
+use tarn_vfs::name::{self, Name, Use};
+use tarn_vfs::{Attr, Caller, Errno, Node};
+
+use super::directory::Directory;
+use crate::run::Operation;
+use crate::stripes::LockSet;
+use crate::tx::{Step, Tx};
+
+pub struct Lookup {
+    pub caller: Caller,
+    pub dir: Node,
+    pub name: Bytes,
+}
+
+impl Operation for Lookup {
+    type Out = (Attr, Attr);
+
+    fn locks(&self) -> LockSet {
+        LockSet::shared(self.dir.volume, self.dir.ino.0)
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Step<(Attr, Attr)> {
+        let dir = Directory::open(tx, self.dir, false)?;
+        let found = self.find(tx, &dir);
+        Ok((dir.explain(found)?, dir.before))
+    }
+}
+
+impl Lookup {
+    fn find(&self, tx: &mut Tx<'_>, dir: &Directory) -> Step<Attr> {
+        let name = name::check(&self.name, Use::Lookup)?;
+        dir.search(&self.caller)?;
+        let volume = self.dir.volume;
+        let ino = match name {
+            Name::Dot => return Ok(dir.before.clone()),
+            Name::DotDot => dir.inode.parent,
+            Name::Ordinary(name) => dir.find(tx, name)?.ok_or(Errno::NotFound)?.ino,
+        };
+        Ok(tx.inode(volume, ino)?.attr(volume, ino))
+    }
+}

@@ -1,0 +1,148 @@
+//! Reading bytes: overlay first, then the records of the store; holes are zeros.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tarn_vfs::posix::{atime_due, check_read};
+use tarn_vfs::{Caller, Change, IO_SIZE_MAX, Node, ReadReply};
+
+use super::data::{self, records_of};
+use crate::overlay::{Extent, Source};
+use crate::run::{Operation, refuse};
+use crate::stripes::LockSet;
+use crate::tx::{Step, Stop, Tx};
+use crate::value::{Inode, MapState};
+use crate::volumes::Volume;
+
+static ZEROS: [u8; IO_SIZE_MAX as usize] = [0; IO_SIZE_MAX as usize];
+
+pub struct Read {
+    pub caller: Caller,
+    pub node: Node,
+    pub offset: u64,
+    pub count: u32,
+}
+
+impl Operation for Read {
+    type Out = ReadReply;
+
+    fn locks(&self) -> LockSet {
+        LockSet::shared(self.node.volume, self.node.ino.0)
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Step<ReadReply> {
+        let mut inode = tx.node(self.node)?;
+        let attr = inode.attr(self.node.volume, self.node.ino);
+        if let Err(errno) = check_read(&attr, &self.caller) {
+            return Err(refuse(errno, [Change { before: None, after: Some(attr) }, Change::default()]));
+        }
+        let count = u64::from(self.count.min(IO_SIZE_MAX)).min(inode.size.saturating_sub(self.offset));
+        let data = if count == 0 { SmallVec::new() } else { self.pieces(tx, &inode, count)? };
+        let eof = self.offset.saturating_add(count) >= inode.size;
+        self.touch(tx, &mut inode)?;
+        Ok(ReadReply { data, eof, attr: inode.attr(self.node.volume, self.node.ino) })
+    }
+}
+
+impl Read {
+    /// Sets the access time where it is due; never at the price of waiting for room in the log.
+    fn touch(&self, tx: &mut Tx<'_>, inode: &mut Inode) -> Step<()> {
+        let attr = inode.attr(self.node.volume, self.node.ino);
+        let held_up = tx.core.log_is_filling() || tx.core.health.read_only.read().is_some();
+        if !atime_due(&attr, tx.now) || held_up {
+            return Ok(());
+        }
+        tx.lock(self.node.volume, self.node.ino, true)?;
+        inode.atime = tx.now;
+        tx.unstable = true;
+        tx.put_inode_silently(self.node.volume, self.node.ino, inode);
+        Ok(())
+    }
+
+    fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
+        let volume = tx.volume(self.node.volume)?;
+        let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
+        let mut out = SmallVec::new();
+        let mut missing = false;
+        for part in records_of(inode.record_bits, self.offset, count) {
+            match self.record(tx, &volume, inode, cuts.as_ref(), part, &mut out) {
+                // Go on, so that one fetch brings all that is missing.
+                Err(Stop::Need) => missing = true,
+                other => other?,
+            }
+        }
+        if missing { Err(Stop::Need) } else { Ok(out) }
+    }
+
+    /// Bytes `start..end` of a record.
+    fn record(
+        &self,
+        tx: &mut Tx<'_>,
+        volume: &Volume,
+        inode: &Inode,
+        cuts: Option<&MapState>,
+        (record, start, end): (u64, u32, u32),
+        out: &mut SmallVec<[Bytes; 4]>,
+    ) -> Step<()> {
+        let key = (volume.id, self.node.ino, record);
+        let counts = |generation| cuts.is_none_or(|map: &MapState| map.counts(record, generation));
+        let mut gaps: SmallVec<[(u32, u32); 4]> = SmallVec::from_slice(&[(start, end)]);
+        let mut found: SmallVec<[Extent; 4]> = SmallVec::new();
+        let stack = tx.stack.clone();
+        for dirty in stack.records(&key).filter(|dirty| counts(dirty.generation)) {
+            gaps = fill(gaps, &dirty.extents, &mut found);
+            if gaps.is_empty() {
+                break;
+            }
+        }
+        if !gaps.is_empty() {
+            let pointer =
+                if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
+            let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
+                Some(pointer) => tx.record(volume.id, &pointer)?,
+                None => Bytes::new(),
+            };
+            for (from, to) in gaps {
+                let held = to.min(stored.len() as u32);
+                if from < held {
+                    let source = Source::Ram(stored.slice(from as usize..held as usize));
+                    found.push(Extent { start: from, end: held, source });
+                }
+                if from.max(held) < to {
+                    found.push(Extent { start: from.max(held), end: to, source: Source::Zero });
+                }
+            }
+        }
+        found.sort_unstable_by_key(|extent| extent.start);
+        for extent in found {
+            out.push(match extent.source {
+                Source::Ram(bytes) => bytes,
+                Source::Log(place) => tx.logged(place)?,
+                Source::Zero => Bytes::from_static(&ZEROS[..(extent.end - extent.start) as usize]),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Takes what `extents` hold of `gaps`; gives what is still missing.
+fn fill(
+    gaps: SmallVec<[(u32, u32); 4]>,
+    extents: &[Extent],
+    found: &mut SmallVec<[Extent; 4]>,
+) -> SmallVec<[(u32, u32); 4]> {
+    let mut rest = SmallVec::new();
+    for (from, to) in gaps {
+        let mut at = from;
+        for part in extents.iter().filter_map(|extent| extent.clip(from, to)) {
+            if at < part.start {
+                rest.push((at, part.start));
+            }
+            at = part.end;
+            found.push(part);
+        }
+        if at < to {
+            rest.push((at, to));
+        }
+    }
+    rest
+}

@@ -1,0 +1,29 @@
+//! The target of a symbolic link.
+
+use bytes::Bytes;
+use tarn_vfs::{Attr, Change, Errno, FileType, Node};
+
+use crate::run::{Operation, refuse};
+use crate::stripes::LockSet;
+use crate::tx::{Step, Tx};
+
+pub struct ReadLink {
+    pub node: Node,
+}
+
+impl Operation for ReadLink {
+    type Out = (Bytes, Attr);
+
+    fn locks(&self) -> LockSet {
+        LockSet::default()
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Step<(Bytes, Attr)> {
+        let inode = tx.node(self.node)?;
+        let attr = inode.attr(self.node.volume, self.node.ino);
+        if inode.kind != FileType::Symlink {
+            return Err(refuse(Errno::Invalid, [Change { before: None, after: Some(attr) }, Change::default()]));
+        }
+        Ok((inode.target, attr))
+    }
+}

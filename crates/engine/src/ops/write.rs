@@ -1,0 +1,77 @@
+//! Writing bytes.
+
+use bytes::Bytes;
+use tarn_vfs::posix::{after_write, check_write};
+use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stability};
+
+use super::data::{self, records_of};
+use crate::entry::Payload;
+use crate::run::{Operation, refuse};
+use crate::stripes::LockSet;
+use crate::tx::{Step, Stop, Tx};
+use crate::value::Inode;
+
+pub struct Write {
+    pub caller: Caller,
+    pub node: Node,
+    pub offset: u64,
+    pub data: Bytes,
+    pub stability: Stability,
+}
+
+impl Operation for Write {
+    type Out = Effect;
+
+    fn locks(&self) -> LockSet {
+        LockSet::exclusive(self.node.volume, self.node.ino.0)
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Step<Effect> {
+        let mut inode = tx.node(self.node)?;
+        let attr = inode.attr(self.node.volume, self.node.ino);
+        self.apply(tx, &mut inode).map_err(|stop| match stop {
+            Stop::Refuse(failure) => {
+                let change = Change { before: Some(Before::from(&attr)), after: Some(attr.clone()) };
+                refuse(failure.errno, [change, Change::default()])
+            }
+            other => other,
+        })?;
+        let after = inode.attr(self.node.volume, self.node.ino);
+        let change = Change { before: Some(Before::from(&attr)), after: Some(after) };
+        Ok(Effect {
+            attr: None,
+            changes: [change, Change::default()],
+            count: self.data.len() as u32,
+            reached: self.stability,
+        })
+    }
+}
+
+impl Write {
+    fn apply(&self, tx: &mut Tx<'_>, inode: &mut Inode) -> Step<()> {
+        let len = self.data.len() as u64;
+        if len > u64::from(IO_SIZE_MAX) {
+            return Err(Errno::Invalid.into());
+        }
+        let volume = tx.volume(self.node.volume)?;
+        let before = inode.attr(self.node.volume, self.node.ino);
+        check_write(&before, &self.caller, self.offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
+        let mut taken = 0;
+        for (record, start, end) in records_of(inode.record_bits, self.offset, len) {
+            let part = (end - start) as usize;
+            let payload = Payload::Bytes(self.data.slice(taken..taken + part));
+            taken += part;
+            data::write_record(tx, &volume, self.node.ino, inode, cuts.as_ref(), (record, start), payload)?;
+        }
+        let after = after_write(&before, &self.caller, self.offset, len, tx.now);
+        inode.adopt(&after);
+        inode.size = after.size;
+        tx.unstable = self.stability == Stability::Unstable;
+        tx.put_inode(self.node.volume, self.node.ino, inode);
+        Ok(())
+    }
+}

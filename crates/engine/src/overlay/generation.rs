@@ -1,0 +1,176 @@
+//! One generation: the keys and data changed between two closings.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tarn_base::ids::{Ino, Position, VolumeId};
+
+use super::record::{DirtyRecord, Extent};
+use crate::key::Key;
+use crate::value::{ShardState, Usage};
+
+const SHARDS: usize = 64;
+
+/// Names a record of a file: volume, map, record number.
+pub type DataKey = (VolumeId, Ino, u64);
+
+/// A changed key.
+#[derive(Clone, Debug)]
+pub struct OverlayValue {
+    /// `None`: removed.
+    pub value: Option<Bytes>,
+    /// What must be durable before anybody is shown the value.
+    pub barrier: Position,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    keys: BTreeMap<Key, OverlayValue>,
+    data: BTreeMap<DataKey, DirtyRecord>,
+}
+
+/// What a generation ends with, taken in the moment it was closed.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// Position of its last entry: P of the checkpoint that carries it.
+    pub last: Position,
+    pub state: ShardState,
+    pub usage: Vec<(VolumeId, Usage)>,
+}
+
+#[derive(Debug)]
+pub struct Generation {
+    pub number: u64,
+    /// Every entry in it is later than this.
+    pub after: Position,
+    /// Steady time of its opening.
+    pub opened: Duration,
+    pub closed: OnceLock<Closed>,
+    shards: Vec<RwLock<Shard>>,
+    keys: AtomicUsize,
+    records: AtomicUsize,
+    ram_bytes: AtomicI64,
+}
+
+impl Generation {
+    pub fn new(number: u64, after: Position, opened: Duration) -> Generation {
+        Generation {
+            number,
+            after,
+            opened,
+            closed: OnceLock::new(),
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            keys: AtomicUsize::new(0),
+            records: AtomicUsize::new(0),
+            ram_bytes: AtomicI64::new(0),
+        }
+    }
+
+    fn shard(&self, volume: VolumeId, a: u64) -> &RwLock<Shard> {
+        let mixed = (a ^ u64::from(volume.0).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 58) as usize % SHARDS]
+    }
+
+    pub fn get(&self, key: &Key) -> Option<OverlayValue> {
+        self.shard(key.volume, key.a).read().keys.get(key).cloned()
+    }
+
+    pub fn put(&self, key: Key, value: OverlayValue) {
+        if self.shard(key.volume, key.a).write().keys.insert(key, value).is_none() {
+            self.keys.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The first `limit` keys of one owner within `range`, in order; and the first key left out.
+    pub fn range(&self, range: Range<Key>, limit: usize) -> (Vec<(Key, OverlayValue)>, Option<Key>) {
+        let shard = self.shard(range.start.volume, range.start.a).read();
+        let mut entries = shard.keys.range(range);
+        let taken = entries.by_ref().take(limit).map(|(key, value)| (*key, value.clone())).collect();
+        (taken, entries.next().map(|(key, _)| *key))
+    }
+
+    pub fn record(&self, key: &DataKey) -> Option<DirtyRecord> {
+        self.shard(key.0, key.1.0).read().data.get(key).cloned()
+    }
+
+    pub fn has_record(&self, key: &DataKey) -> bool {
+        self.shard(key.0, key.1.0).read().data.contains_key(key)
+    }
+
+    /// Map generation in which a record is dirty here.
+    pub fn record_generation(&self, key: &DataKey) -> Option<u32> {
+        self.shard(key.0, key.1.0).read().data.get(key).map(|record| record.generation)
+    }
+
+    /// Writes into a record; what it held of another map generation is hidden by a cut and goes.
+    pub fn write(&self, key: DataKey, generation: u32, new: bool, extent: Extent) {
+        let mut shard = self.shard(key.0, key.1.0).write();
+        let record = shard.data.entry(key).or_insert_with(|| {
+            self.records.fetch_add(1, Ordering::Relaxed);
+            DirtyRecord { generation, new, extents: Vec::new() }
+        });
+        let mut change = 0;
+        if record.generation != generation {
+            change -= record.ram_bytes() as i64;
+            *record = DirtyRecord { generation, new, extents: Vec::new() };
+        }
+        record.new |= new;
+        change += record.write(extent);
+        self.ram_bytes.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// How many dirty records among `records` of a map hold the only charge for themselves.
+    pub fn charged(&self, volume: VolumeId, map: Ino, records: Range<u64>) -> u64 {
+        let shard = self.shard(volume, map.0).read();
+        let range = (volume, map, records.start)..(volume, map, records.end);
+        shard.data.range(range).filter(|(_, record)| record.new).count() as u64
+    }
+
+    /// Drops the dirty records `records` of a map: a cut hides them.
+    pub fn discard(&self, volume: VolumeId, map: Ino, records: Range<u64>) {
+        let mut shard = self.shard(volume, map.0).write();
+        let range = (volume, map, records.start)..(volume, map, records.end);
+        let gone: Vec<DataKey> = shard.data.range(range).map(|(key, _)| *key).collect();
+        for key in gone {
+            if let Some(record) = shard.data.remove(&key) {
+                self.records.fetch_sub(1, Ordering::Relaxed);
+                self.ram_bytes.fetch_sub(record.ram_bytes() as i64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Changed keys and dirty records.
+    pub fn count(&self) -> usize {
+        self.keys.load(Ordering::Relaxed) + self.records.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of dirty data held in RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        self.ram_bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// All changed keys in order.
+    pub fn sorted_keys(&self) -> Vec<(Key, Option<Bytes>)> {
+        let mut out = Vec::with_capacity(self.keys.load(Ordering::Relaxed));
+        for shard in &self.shards {
+            out.extend(shard.read().keys.iter().map(|(key, value)| (*key, value.value.clone())));
+        }
+        out.sort_unstable_by_key(|(key, _)| *key);
+        out
+    }
+
+    /// All dirty records in order of volume, map and record.
+    pub fn sorted_records(&self) -> Vec<(DataKey, DirtyRecord)> {
+        let mut out = Vec::with_capacity(self.records.load(Ordering::Relaxed));
+        for shard in &self.shards {
+            out.extend(shard.read().data.iter().map(|(key, record)| (*key, record.clone())));
+        }
+        out.sort_unstable_by_key(|(key, _)| *key);
+        out
+    }
+}

@@ -1,0 +1,350 @@
+//! How an operation runs: under its locks, at once where memory suffices, else after fetching, on the background
+//! runtime.
+//!
+//! - Between taking a position and applying the entry nothing waits and nothing can be cancelled (engine rule 7).
+//! - Log order, overlay order and commit order are one: the entry is appended and applied under the locks of
+//!   every inode it changes, and within one open generation (the gate).
+
+use std::sync::Arc;
+
+use tarn_base::ids::Position;
+use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Reply, WriteSpeed};
+use tarn_wal::LogError;
+use tokio::sync::oneshot;
+
+use crate::core::Core;
+use crate::entry::{Entry, Payload, SessionChange};
+use crate::once::Enter;
+use crate::overlay::{Extent, Generation, OverlayValue, Source};
+use crate::stripes::LockSet;
+use crate::tx::{Need, Pins, Step, Stop, Tx};
+use crate::value::Inode;
+
+/// An operation: pure over what is in RAM, run again from the start when something was not.
+pub trait Operation: Send + 'static {
+    type Out: Stamp + Send + Unpin + 'static;
+
+    /// The locks it surely needs; others are asked for while it runs.
+    fn locks(&self) -> LockSet;
+
+    fn run(&self, tx: &mut Tx<'_>) -> Step<Self::Out>;
+}
+
+/// A result in which the entry's own position still has to be put.
+pub trait Stamp {
+    fn stamp(&mut self, _position: Position) {}
+
+    /// As an outcome to be remembered.
+    fn effect(&self) -> Option<&Effect> {
+        None
+    }
+}
+
+impl Stamp for Attr {
+    fn stamp(&mut self, position: Position) {
+        if self.change == Inode::PENDING {
+            self.change = position;
+        }
+        if self.node.generation == Inode::PENDING.0 {
+            self.node.generation = position.0;
+        }
+    }
+}
+
+impl Stamp for Effect {
+    fn stamp(&mut self, position: Position) {
+        let afters = self.changes.iter_mut().filter_map(|change| change.after.as_mut());
+        self.attr.iter_mut().chain(afters).for_each(|attr| attr.stamp(position));
+    }
+
+    fn effect(&self) -> Option<&Effect> {
+        Some(self)
+    }
+}
+
+impl Stamp for () {}
+impl Stamp for bool {}
+impl<A, B> Stamp for (A, B) {}
+impl<A> Stamp for Option<A> {}
+impl Stamp for tarn_vfs::LockOutcome {}
+impl Stamp for tarn_vfs::ReadReply {}
+impl Stamp for tarn_vfs::ListReply {}
+impl Stamp for tarn_vfs::FsStat {}
+
+impl Core {
+    /// Runs a changing operation, once if the caller says so.
+    pub fn execute_once<O>(self: &Arc<Self>, caller: &Caller, operation: O) -> Answer<Effect>
+    where
+        O: Operation<Out = Effect>,
+    {
+        let Some(token) = caller.once else { return self.execute(operation) };
+        match self.once.enter(&token) {
+            Enter::Ran(effect, position) => {
+                Answer::ready(Ok(Done { value: *effect, position: self.pending(position) }))
+            }
+            Enter::Runs(receiver) => Answer::Later(receiver),
+            Enter::Run => self.start(operation, Some(token), move |core, reply| core.once.leave(&token, reply)),
+        }
+    }
+
+    /// Runs an operation.
+    pub fn execute<O: Operation>(self: &Arc<Self>, operation: O) -> Answer<O::Out> {
+        self.start(operation, None, |_, _| ())
+    }
+
+    fn start<O: Operation>(
+        self: &Arc<Self>,
+        operation: O,
+        token: Option<OnceToken>,
+        end: impl FnOnce(&Core, &Reply<O::Out>) + Send + 'static,
+    ) -> Answer<O::Out> {
+        let mut locks = operation.locks();
+        match self.attempt(&operation, &mut locks, &Pins::default(), token) {
+            Ok(reply) => {
+                end(self, &reply);
+                Answer::ready(reply)
+            }
+            Err(need) => {
+                let (sender, receiver) = oneshot::channel();
+                let core = self.clone();
+                self.world.spawn.spawn(
+                    "operation",
+                    Box::pin(async move {
+                        let reply = core.finish_later(operation, locks, need, token).await;
+                        end(&core, &reply);
+                        // A connection that went away loses a reply, not a change.
+                        let _ = sender.send(reply);
+                    }),
+                );
+                Answer::Later(receiver)
+            }
+        }
+    }
+
+    /// Fetches and runs again until it comes to its end.
+    async fn finish_later<O: Operation>(
+        self: &Arc<Self>,
+        operation: O,
+        mut locks: LockSet,
+        mut need: Need,
+        token: Option<OnceToken>,
+    ) -> Reply<O::Out> {
+        let mut pins = Pins::default();
+        let mut stale = 0;
+        let mut pause = None;
+        let begun = self.world.clock.steady();
+        loop {
+            if need.log_room && self.world.clock.steady() - begun > self.config.log_wait {
+                return Err(Done::now(Errno::TryLater.into()));
+            }
+            if need.stale {
+                pins = Pins::default();
+                stale += 1;
+                if stale == 3 {
+                    // Exchanges come faster than fetches: hold them up for one.
+                    pause = Some(self.exchange_pause.read().await);
+                }
+            }
+            if let Err(errno) = self.fetch(&mut pins, &need).await {
+                return Err(Done::now(errno.into()));
+            }
+            match self.attempt(&operation, &mut locks, &pins, token) {
+                Ok(reply) => {
+                    drop(pause);
+                    return reply;
+                }
+                Err(more) => need = more,
+            }
+        }
+    }
+
+    /// One run under the locks, repeated while it asks for more of them.
+    fn attempt<O: Operation>(
+        &self,
+        operation: &O,
+        locks: &mut LockSet,
+        pins: &Pins,
+        token: Option<OnceToken>,
+    ) -> Result<Reply<O::Out>, Need> {
+        loop {
+            let held = locks.clone();
+            let guards = self.stripes.lock(&held);
+            let stack = self.stack.load();
+            if !pins.fits(&stack) {
+                return Err(Need { stale: true, ..Need::default() });
+            }
+            let mut tx = Tx::new(self, stack, pins, &held);
+            match operation.run(&mut tx) {
+                Ok(out) if tx.changes() => match self.commit(tx, out, token) {
+                    Err(need) if need.again => {}
+                    end => return end,
+                },
+                Ok(value) => {
+                    let position = self.pending(tx.seen);
+                    return Ok(Ok(Done { value, position }));
+                }
+                Err(Stop::Refuse(value)) => {
+                    let position = self.pending(tx.seen);
+                    return Ok(Err(Done { value, position }));
+                }
+                Err(Stop::Lock(volume, ino, exclusive)) => {
+                    drop(tx);
+                    drop(guards);
+                    locks.add(volume, ino, exclusive);
+                }
+                Err(Stop::Need) => return Err(tx.need),
+            }
+        }
+    }
+
+    /// The end of a run: position, log, overlay.
+    fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, token: Option<OnceToken>) -> Result<Reply<T>, Need> {
+        if let Some(errno) = self.refuses_changes(&tx) {
+            return Ok(Err(Done::now(errno.into())));
+        }
+        let mut parts = tx.into_parts();
+        if let (Some(token), Some(effect)) = (token, out.effect()) {
+            parts.entry.session.push(SessionChange::Outcome(token, Box::new(effect.clone())));
+        }
+        let high = self.write_speed_is_high(&parts.entry);
+        let barrier = match (parts.unstable, high) {
+            (_, true) => Some(Position::ZERO),
+            (true, false) => Some(parts.seen),
+            (false, false) => None,
+        };
+        // Closing a generation waits for this: usage, log, overlay and outcome change within one.
+        let gate = self.gate.read();
+        let open = self.stack.with(|stack| stack.open().number);
+        if parts.on_open.is_some_and(|number| number != open) {
+            return Err(Need { again: true, ..Need::default() });
+        }
+        if let Err(errno) = self.reserve_usage(&parts.entry) {
+            return Ok(Err(Done::now(errno.into())));
+        }
+        let position = match self.append_gated(&parts.entry, barrier, false) {
+            Ok(position) => position,
+            Err(failed) => {
+                self.return_usage(&parts.entry);
+                return match failed {
+                    LogError::Full | LogError::Busy => Err(Need { log_room: true, ..Need::default() }),
+                    error => Ok(Err(Done::now(self.log_failed(&error).into()))),
+                };
+            }
+        };
+        out.stamp(position);
+        if let (Some(token), Some(effect)) = (token, out.effect()) {
+            self.once.remember(&token, effect.clone(), position);
+        }
+        drop(gate);
+        if let Some(mut table) = parts.table {
+            table.apply_all(&parts.transitions);
+        }
+        if !parts.granted.is_empty() {
+            self.tell_granted(parts.granted, position);
+        }
+        Ok(Ok(Done { value: out, position: self.pending(barrier.unwrap_or(position)) }))
+    }
+
+    /// Whether the entry's volume is acknowledged from memory.
+    fn write_speed_is_high(&self, entry: &Entry) -> bool {
+        let volume = entry.keys.first().and_then(|(key, _)| self.volumes.get(key.volume));
+        volume.is_some_and(|volume| volume.record.settings.write_speed == WriteSpeed::High)
+    }
+
+    /// Appends an entry and applies it to the open generation, in one order. The caller holds the gate.
+    ///
+    /// `barrier`: what must be durable before its keys are shown, where that is not its own position.
+    /// `reserved`: may use the log's reserve.
+    pub fn append_gated(
+        &self,
+        entry: &Entry,
+        barrier: Option<Position>,
+        reserved: bool,
+    ) -> Result<Position, LogError> {
+        let mut encoded = entry.encode();
+        let head = encoded.head.len();
+        let write = |position: Position, out: &mut Vec<u8>| {
+            encoded.stamp(position);
+            out.extend_from_slice(&encoded.head);
+            for change in &entry.data {
+                if let Payload::Bytes(bytes) = &change.payload {
+                    out.extend_from_slice(bytes);
+                }
+            }
+        };
+        let len = head + entry.data_len();
+        let appended =
+            if reserved { self.log.append_reserved(len, write)? } else { self.log.append_with(len, write)? };
+        let values = encoded.values.iter().map(|range| bytes::Bytes::copy_from_slice(&encoded.head[range.clone()]));
+        let keys = entry.keys.iter().zip(values).map(|((key, value), stamped)| (*key, value.as_ref().map(|_| stamped)));
+        let barrier = barrier.unwrap_or(appended.position);
+        let open = self.stack.with(|stack| stack.open().clone());
+        for (key, value) in keys {
+            open.put(key, OverlayValue { value, barrier });
+        }
+        self.apply_data(&open, entry, appended.place, head as u32);
+        self.note_progress(&open);
+        Ok(appended.position)
+    }
+
+    /// Applies discards and data of an entry whose payload lies at `place` in the log, data from `data_at` on.
+    pub fn apply_data(&self, open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, data_at: u32) {
+        for (volume, map, records) in &entry.discards {
+            open.discard(*volume, *map, records.clone());
+        }
+        let spill = self.overlay_ram_bytes() > self.config.overlay_bytes;
+        let mut at = place.start + data_at;
+        for change in &entry.data {
+            let len = change.payload.len();
+            let source = match &change.payload {
+                Payload::Zero(_) => Source::Zero,
+                Payload::Bytes(_) if spill => {
+                    Source::Log(tarn_wal::LogPlace { frame: place.frame, start: at, len })
+                }
+                // A buffer of its own size: the receive buffer or frame is not kept (engine rule 13).
+                Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
+            };
+            if matches!(change.payload, Payload::Bytes(_)) {
+                at += len;
+            }
+            let extent = Extent { start: change.start, end: change.start + len, source };
+            open.write(change.key, change.generation, change.new, extent);
+        }
+    }
+
+    fn reserve_usage(&self, entry: &Entry) -> Result<(), Errno> {
+        for (at, (volume, bytes, inodes)) in entry.usage.iter().enumerate() {
+            let reserved = match self.volumes.get(*volume) {
+                Some(volume) => volume.usage.try_add(*bytes, *inodes, volume.record.settings.size_limit),
+                None => Ok(()),
+            };
+            if let Err(errno) = reserved {
+                self.return_first(&entry.usage[..at]);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn return_usage(&self, entry: &Entry) {
+        self.return_first(&entry.usage);
+    }
+
+    fn return_first(&self, usage: &[(tarn_base::ids::VolumeId, i64, i64)]) {
+        for (volume, bytes, inodes) in usage {
+            if let Some(volume) = self.volumes.get(*volume) {
+                volume.usage.add(-bytes, -inodes);
+            }
+        }
+    }
+
+    /// `position`, or nothing if it is durable already.
+    pub fn pending(&self, position: Position) -> Position {
+        if position <= self.log.durable() { Position::ZERO } else { position }
+    }
+}
+
+/// A refusal that carries attributes.
+pub fn refuse(errno: Errno, changes: [tarn_vfs::Change; 2]) -> Stop {
+    Stop::Refuse(Failure { errno, changes })
+}

@@ -1,0 +1,164 @@
+//! Session state: locks, grace, who is to be told of a restart. In the log, not in the bucket (engine rule 10).
+//!
+//! - A decision about locks is taken, logged and applied while the table is held: log order is table order.
+//! - Order of locking: inode stripes, table, gate, log.
+//! - A grant to somebody who waited is told once it is durable.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use tarn_base::codec::{Decoded, Put, Take};
+use tarn_base::ids::Position;
+use tarn_vfs::locks::{Decision, LockTable, Transition};
+use tarn_vfs::{Event, EventSink, LockInfo};
+use tarn_wal::LogError;
+
+use crate::core::Core;
+use crate::entry::{Entry, SessionChange};
+use crate::value::outcome::{put_effect, put_token, take_effect, take_token};
+
+const IMAGE_VERSION: u8 = 1;
+/// Bytes of one piece of an image; within what an entry may hold.
+const PIECE_SIZE: usize = 1 << 20;
+
+/// The session state of a shard, but for the outcomes ([`crate::once`]).
+#[derive(Default)]
+pub struct Session {
+    table: Mutex<LockTable>,
+    /// Steady time until which only reclaims are granted.
+    grace_until: RwLock<Option<Duration>>,
+    sink: OnceLock<Arc<dyn EventSink>>,
+    /// Pieces of an image met in replay, until the last has come.
+    pieces: Mutex<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?})", self.table)
+    }
+}
+
+impl Session {
+    pub fn table(&self) -> MutexGuard<'_, LockTable> {
+        self.table.lock()
+    }
+
+    pub fn set_sink(&self, sink: Arc<dyn EventSink>) {
+        // The contract says once, before the first call; a second one changes nothing.
+        let _ = self.sink.set(sink);
+    }
+
+    /// The log that knew the locks is lost: these clients held some. Only reclaims are granted until `until`.
+    pub fn lost(&self, clients: Vec<(Bytes, Bytes)>, until: Duration) {
+        let mut table = self.table.lock();
+        let decision = table.decide_notify(clients);
+        table.apply_all(&decision.transitions);
+        *self.grace_until.write() = Some(until);
+    }
+
+    pub fn in_grace(&self, now: Duration) -> bool {
+        self.grace_until.read().is_some_and(|until| now < until)
+    }
+
+    /// Applies a change read back from the log.
+    pub fn replay(&self, change: &SessionChange, position: Position, once: &crate::once::OnceTable) -> Decoded<()> {
+        match change {
+            SessionChange::Outcome(token, effect) => once.remember(token, (**effect).clone(), position),
+            SessionChange::Lock(bytes) => {
+                let mut take = Take::new(bytes);
+                self.table.lock().apply(&Transition::decode(&mut take)?);
+                take.end()?;
+            }
+            SessionChange::Image { piece, last, bytes } => {
+                let mut pieces = self.pieces.lock();
+                if *piece == 0 {
+                    pieces.clear();
+                }
+                pieces.extend_from_slice(bytes);
+                if *last {
+                    let whole = std::mem::take(&mut *pieces);
+                    self.restore(&whole, once)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restore(&self, image: &[u8], once: &crate::once::OnceTable) -> Decoded<()> {
+        let mut take = Take::new(image);
+        let version = take.u8()?;
+        if version != IMAGE_VERSION {
+            return Err(tarn_base::codec::DecodeError::Version(u32::from(version)));
+        }
+        let table = LockTable::decode(&mut take)?;
+        let mut outcomes = Vec::new();
+        for _ in 0..take.count(40)? {
+            outcomes.push((take_token(&mut take)?, Position(take.u64()?), take_effect(&mut take)?));
+        }
+        take.end()?;
+        *self.table.lock() = table;
+        once.clear();
+        for (token, position, effect) in outcomes {
+            once.remember(&token, effect, position);
+        }
+        Ok(())
+    }
+}
+
+/// Notes a decision in an entry. The caller holds the table and applies it when the entry is in the log.
+pub fn note_decision<T>(entry: &mut Entry, decision: &Decision<T>) {
+    for transition in &decision.transitions {
+        let mut bytes = Vec::new();
+        transition.encode(&mut bytes);
+        entry.session.push(SessionChange::Lock(bytes.into()));
+    }
+}
+
+impl Core {
+    /// Writes the whole session state at the head of the log, so that what is before it may be trimmed.
+    /// Gives the position of its last piece.
+    pub fn append_session_image(&self) -> Result<Position, LogError> {
+        let table = self.session.table();
+        let _gate = self.gate.write();
+        let mut image = Vec::new();
+        image.put_u8(IMAGE_VERSION);
+        table.encode(&mut image);
+        let outcomes = self.once.outcomes();
+        image.put_u32(outcomes.len() as u32);
+        for (token, effect, position) in &outcomes {
+            put_token(&mut image, token);
+            image.put_u64(position.0);
+            // Outcomes are stamped before they are remembered, so nothing is left open here.
+            put_effect(&mut image, effect, &mut Vec::new());
+        }
+        let mut position = Position::ZERO;
+        let pieces = image.chunks(PIECE_SIZE).count();
+        for (piece, bytes) in image.chunks(PIECE_SIZE).enumerate() {
+            let change = SessionChange::Image {
+                piece: piece as u32,
+                last: piece + 1 == pieces,
+                bytes: Bytes::copy_from_slice(bytes),
+            };
+            let entry = Entry { session: vec![change], ..Entry::default() };
+            position = self.append_gated(&entry, None, true)?;
+        }
+        Ok(position)
+    }
+
+    /// Tells of grants once `position` is durable.
+    pub fn tell_granted(&self, granted: Vec<LockInfo>, position: Position) {
+        let Some(sink) = self.session.sink.get().cloned() else { return };
+        let durable = self.log.wait(position);
+        self.world.spawn.spawn(
+            "lock grants",
+            Box::pin(async move {
+                // Without the log the grant does not stand, and nobody hears of it.
+                if durable.await.is_ok() {
+                    granted.into_iter().for_each(|lock| sink.event(Event::LockGranted(lock)));
+                }
+            }),
+        );
+    }
+}

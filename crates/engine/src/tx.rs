@@ -1,0 +1,453 @@
+//! One run of an operation: what it reads, and what it will change if it comes to its end.
+//!
+//! - Nothing here waits. A key that is not in RAM is noted in [`Need`] and ends the run; it is fetched and the
+//!   operation runs again from the start (engine rule 7).
+//! - A run that does not come to its end has changed nothing.
+//! - What was read decides what must be durable before the reply is shown: [`Tx::seen`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+use tarn_base::codec::Decoded;
+use tarn_base::ids::{Ino, Position, SegmentId, VolumeId};
+use tarn_base::time::Time;
+use tarn_data::RecordPointer;
+use tarn_vfs::locks::{Decision, LockTable, Transition};
+use tarn_vfs::{Errno, Failure, LockInfo, Node};
+use tarn_wal::LogPlace;
+
+use crate::core::Core;
+use crate::entry::{DataChange, Entry};
+use crate::key::{Key, Kind};
+use crate::overlay::{Generation, Stack};
+use crate::session::note_decision;
+use crate::stripes::LockSet;
+use crate::value::{Inode, MapState};
+use crate::volumes::Volume;
+
+/// Why a run did not come to its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// The operation refuses; nothing changed.
+    Refuse(Failure),
+    /// A lock is missing: volume, inode, whether exclusively.
+    Lock(VolumeId, u64, bool),
+    /// Something is not in RAM: see [`Tx::need`].
+    Need,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Stop {
+        Stop::Refuse(errno.into())
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Refuse(failure)
+    }
+}
+
+pub type Step<T> = Result<T, Stop>;
+
+/// What is to be fetched before the next run.
+#[derive(Debug, Default)]
+pub struct Need {
+    pub keys: BTreeSet<Key>,
+    /// Ranges of keys, and at most how many of them.
+    pub ranges: Vec<(Range<Key>, usize)>,
+    pub records: Vec<(VolumeId, RecordPointer)>,
+    pub logged: Vec<LogPlace>,
+    /// The log has no room.
+    pub log_room: bool,
+    /// What was pinned does not fit the present any more.
+    pub stale: bool,
+    /// Nothing: the generation it counted on has closed, so it runs again.
+    pub again: bool,
+}
+
+impl Need {
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+            && self.ranges.is_empty()
+            && self.records.is_empty()
+            && self.logged.is_empty()
+            && !self.log_room
+            && !self.stale
+    }
+}
+
+/// A range of keys as fetched.
+#[derive(Debug)]
+pub struct PinnedRange {
+    pub range: Range<Key>,
+    pub entries: BTreeMap<Key, Bytes>,
+    /// Everything in the range before this is here; `None`: the whole range.
+    pub until: Option<Key>,
+}
+
+/// What was fetched for an operation, with the moment it belongs to.
+#[derive(Debug, Default)]
+pub struct Pins {
+    /// The stack at the first fetch: its generations lie over what was fetched.
+    pub stack: Option<Arc<Stack>>,
+    pub keys: BTreeMap<Key, Option<Bytes>>,
+    pub ranges: Vec<PinnedRange>,
+    pub records: BTreeMap<(SegmentId, u32), Bytes>,
+    pub logged: BTreeMap<LogPlace, Bytes>,
+}
+
+impl Pins {
+    /// Whether what was fetched, with the generations of its moment, still gives the present.
+    ///
+    /// It does while every generation that came after that moment is still in the present stack.
+    ///
+    /// Pointers are made by checkpoints, not by entries: with any of them the view must be the same.
+    pub fn fits(&self, present: &Stack) -> bool {
+        self.stack.as_ref().is_none_or(|then| {
+            let pointers = self.keys.keys().any(|key| key.kind == Kind::Pointer);
+            if pointers { present.version == then.version } else { present.oldest() <= then.open().number + 1 }
+        })
+    }
+}
+
+/// One run.
+pub struct Tx<'a> {
+    pub core: &'a Core,
+    pub stack: Arc<Stack>,
+    pub now: Time,
+    pub need: Need,
+    /// What must be durable before anybody is shown what was read.
+    pub seen: Position,
+    /// What the run will change.
+    pub entry: Entry,
+    /// The change is UNSTABLE data and its attributes: nobody needs to wait for it.
+    pub unstable: bool,
+    /// The number of the generation that must still be open at the commit.
+    pub on_open: Option<u64>,
+    /// Waiting locks granted by this.
+    pub granted: Vec<LockInfo>,
+    /// The table of locks, held from the decision to its application.
+    table: Option<MutexGuard<'a, LockTable>>,
+    transitions: Vec<Transition>,
+    changed: BTreeMap<Key, Option<Bytes>>,
+    pins: &'a Pins,
+    locks: &'a LockSet,
+}
+
+impl<'a> Tx<'a> {
+    pub fn new(core: &'a Core, stack: Arc<Stack>, pins: &'a Pins, locks: &'a LockSet) -> Tx<'a> {
+        Tx {
+            now: core.world.clock.now(),
+            core,
+            stack,
+            need: Need::default(),
+            seen: Position::ZERO,
+            entry: Entry::default(),
+            unstable: false,
+            on_open: None,
+            granted: Vec::new(),
+            table: None,
+            transitions: Vec::new(),
+            changed: BTreeMap::new(),
+            pins,
+            locks,
+        }
+    }
+
+    // --- locks ---
+
+    /// Goes on only under the inode's lock.
+    pub fn lock(&self, volume: VolumeId, ino: Ino, exclusive: bool) -> Step<()> {
+        if self.locks.holds(volume, ino.0, exclusive) { Ok(()) } else { Err(Stop::Lock(volume, ino.0, exclusive)) }
+    }
+
+    // --- reading ---
+
+    /// The value of a key, if it is in RAM; else `Err` and it is noted.
+    fn look(&mut self, key: &Key) -> Result<Option<Bytes>, ()> {
+        if let Some(value) = self.changed.get(key) {
+            return Ok(value.clone());
+        }
+        if let Some(held) = self.stack.get(key) {
+            self.seen = self.seen.max(held.barrier);
+            return Ok(held.value);
+        }
+        if let Some(then) = &self.pins.stack {
+            let oldest = self.stack.oldest();
+            let gone = then.generations.iter().filter(|generation| generation.number < oldest);
+            if let Some(held) = gone.filter_map(|generation| generation.get(key)).next() {
+                return Ok(held.value);
+            }
+        }
+        if let Some(value) = self.core.caches.keys.get(key) {
+            return Ok(value);
+        }
+        if let Some(value) = self.pins.keys.get(key) {
+            return Ok(value.clone());
+        }
+        self.need.keys.insert(*key);
+        Err(())
+    }
+
+    pub fn get(&mut self, key: &Key) -> Step<Option<Bytes>> {
+        self.look(key).map_err(|()| Stop::Need)
+    }
+
+    /// Notes all of `keys` that are not in RAM, so that one fetch brings them.
+    pub fn prefetch(&mut self, keys: impl IntoIterator<Item = Key>) -> Step<()> {
+        let mut missing = false;
+        for key in keys {
+            missing |= self.look(&key).is_err();
+        }
+        if missing { Err(Stop::Need) } else { Ok(()) }
+    }
+
+    /// A decoded value; damage is told as such.
+    pub fn value<T>(&mut self, key: &Key, decode: impl FnOnce(&[u8]) -> Decoded<T>) -> Step<Option<T>> {
+        let Some(bytes) = self.get(key)? else { return Ok(None) };
+        decode(&bytes).map(Some).map_err(|error| {
+            self.core.damaged(key, &error.to_string());
+            Stop::from(Errno::Io)
+        })
+    }
+
+    /// Keys of one owner within `range` and their values in order, at most `limit`; and whether that is all.
+    ///
+    /// `fresh`: the owner was created after the store's view, which therefore holds none of its keys.
+    pub fn scan(&mut self, range: Range<Key>, limit: usize, fresh: bool) -> Step<(Vec<(Key, Bytes)>, bool)> {
+        let mut out = Vec::new();
+        let mut from = range.start;
+        loop {
+            let (merged, until) = self.scan_part(from..range.end, limit, fresh)?;
+            out.extend(merged.into_iter().filter_map(|(key, value)| Some((key, value?))));
+            if out.len() > limit {
+                out.truncate(limit);
+                return Ok((out, false));
+            }
+            match until {
+                None => return Ok((out, true)),
+                Some(_) if out.len() == limit => return Ok((out, false)),
+                // Much of it was removed: go on behind it.
+                Some(until) => from = until,
+            }
+        }
+    }
+
+    /// The beginning of `range` with removals, and where it ends if that is before the range does.
+    fn scan_part(
+        &mut self,
+        range: Range<Key>,
+        limit: usize,
+        fresh: bool,
+    ) -> Step<(BTreeMap<Key, Option<Bytes>>, Option<Key>)> {
+        let mut merged: BTreeMap<Key, Option<Bytes>> = BTreeMap::new();
+        let mut until = None;
+        if !fresh {
+            let pins = self.pins;
+            let Some(page) = pins.ranges.iter().find(|page| page.range == range) else {
+                self.need.ranges.push((range, limit));
+                return Err(Stop::Need);
+            };
+            until = page.until;
+            merged.extend(page.entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
+        }
+        let oldest = self.stack.oldest();
+        let then = self.pins.stack.as_ref().map(|then| then.generations.as_slice()).unwrap_or_default();
+        let gone = then.iter().filter(|generation| generation.number < oldest);
+        for generation in gone.rev().chain(self.stack.generations.iter().rev()) {
+            let (entries, cut_at) = generation.range(range.clone(), limit + 1);
+            until = [until, cut_at].into_iter().flatten().min();
+            for (key, held) in entries {
+                self.seen = self.seen.max(held.barrier);
+                merged.insert(key, held.value);
+            }
+        }
+        if let Some(until) = until {
+            merged.retain(|key, _| *key < until);
+        }
+        Ok((merged, until))
+    }
+
+    pub fn volume(&self, id: VolumeId) -> Step<Arc<Volume>> {
+        self.core.volumes.get(id).ok_or(Stop::from(Errno::Stale))
+    }
+
+    pub fn find_inode(&mut self, volume: VolumeId, ino: Ino) -> Step<Option<Inode>> {
+        self.value(&Key::inode(volume, ino), Inode::decode)
+    }
+
+    /// An inode that an entry names: it must be there.
+    pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Step<Inode> {
+        match self.find_inode(volume, ino)? {
+            Some(inode) => Ok(inode),
+            None => {
+                self.core.damaged(&Key::inode(volume, ino), "an entry names an inode that is not there");
+                Err(Errno::Io.into())
+            }
+        }
+    }
+
+    /// The inode a handle names, or [`Errno::Stale`].
+    pub fn node(&mut self, node: Node) -> Step<Inode> {
+        self.volume(node.volume)?;
+        if node.epoch != 0 {
+            return Err(Errno::Stale.into());
+        }
+        match self.find_inode(node.volume, node.ino)? {
+            Some(inode) if inode.generation.0 == node.generation => Ok(inode),
+            _ => Err(Errno::Stale.into()),
+        }
+    }
+
+    /// Whether the store's view cannot hold anything of this inode yet.
+    pub fn is_fresh(&self, inode: &Inode) -> bool {
+        let floor = match &self.pins.stack {
+            Some(then) => then.generations.last().map(|generation| generation.after),
+            None => self.stack.generations.last().map(|generation| generation.after),
+        };
+        inode.generation == Inode::PENDING || floor.is_some_and(|floor| inode.generation > floor)
+    }
+
+    /// The open generation. The run counts only if it is still open at the commit.
+    pub fn open_generation(&mut self) -> Arc<Generation> {
+        let open = self.stack.open().clone();
+        self.on_open = Some(open.number);
+        open
+    }
+
+    /// Whether everything of this inode can only be in the open generation.
+    pub fn is_open_only(&mut self, inode: &Inode) -> bool {
+        let open = self.open_generation();
+        inode.generation == Inode::PENDING || inode.generation > open.after
+    }
+
+    /// Whether a key is changed by this run or not in the store's view yet.
+    pub fn holds(&self, key: &Key) -> bool {
+        let then = self.pins.stack.as_ref();
+        self.changed.contains_key(key)
+            || self.stack.get(key).is_some()
+            || then.is_some_and(|then| then.get(key).is_some())
+    }
+
+    /// Which pointers of the inode's map count; `None`: all.
+    pub fn cuts(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) -> Step<Option<MapState>> {
+        if !inode.has_cuts {
+            return Ok(None);
+        }
+        self.value(&Key::map(volume, ino), MapState::decode)
+    }
+
+    /// A record's plaintext, from RAM.
+    pub fn record(&mut self, volume: VolumeId, pointer: &RecordPointer) -> Step<Bytes> {
+        let name = (pointer.segment, pointer.index);
+        if let Some(bytes) = self.core.caches.records.get(&name) {
+            return Ok(bytes);
+        }
+        if let Some(bytes) = self.pins.records.get(&name) {
+            return Ok(bytes.clone());
+        }
+        self.need.records.push((volume, pointer.clone()));
+        Err(Stop::Need)
+    }
+
+    /// Bytes that are only in the log.
+    pub fn logged(&mut self, place: LogPlace) -> Step<Bytes> {
+        match self.pins.logged.get(&place) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => {
+                self.need.logged.push(place);
+                Err(Stop::Need)
+            }
+        }
+    }
+
+    // --- changing ---
+
+    pub fn put(&mut self, key: Key, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::with_capacity(160);
+        encode(&mut out);
+        self.changed.insert(key, Some(out.into()));
+    }
+
+    pub fn remove(&mut self, key: Key) {
+        self.changed.insert(key, None);
+    }
+
+    /// Puts a changed inode; its change counter becomes the entry's position.
+    pub fn put_inode(&mut self, volume: VolumeId, ino: Ino, inode: &mut Inode) {
+        inode.change = Inode::PENDING;
+        self.put(Key::inode(volume, ino), |out| inode.encode(out));
+    }
+
+    /// Puts an inode whose change nobody is told of (its pointers were tidied).
+    pub fn put_inode_silently(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) {
+        self.put(Key::inode(volume, ino), |out| inode.encode(out));
+    }
+
+    pub fn charge(&mut self, volume: VolumeId, bytes: i64, inodes: i64) {
+        match self.entry.usage.iter_mut().find(|held| held.0 == volume) {
+            Some(held) => {
+                held.1 += bytes;
+                held.2 += inodes;
+            }
+            None => self.entry.usage.push((volume, bytes, inodes)),
+        }
+    }
+
+    pub fn write(&mut self, change: DataChange) {
+        self.entry.data.push(change);
+    }
+
+    /// The table of locks, held to the end of the run.
+    pub fn table(&mut self) -> &mut LockTable {
+        let core = self.core;
+        self.table.get_or_insert_with(|| core.session.table())
+    }
+
+    /// Makes a decision about locks part of the entry.
+    pub fn decide<T>(&mut self, decision: Decision<T>) -> T {
+        note_decision(&mut self.entry, &decision);
+        self.transitions.extend(decision.transitions);
+        self.granted.extend(decision.granted);
+        decision.value
+    }
+
+    /// Whether the run changes anything.
+    pub fn changes(&self) -> bool {
+        !self.changed.is_empty()
+            || !self.entry.data.is_empty()
+            || !self.entry.session.is_empty()
+            || !self.entry.discards.is_empty()
+    }
+
+    /// The whole of what it changes, keys in order.
+    pub fn into_parts(self) -> Parts<'a> {
+        let mut entry = self.entry;
+        entry.keys = self.changed.into_iter().collect();
+        debug_assert!(entry.keys.iter().all(|(key, _)| key.kind != Kind::Shard));
+        Parts {
+            entry,
+            seen: self.seen,
+            unstable: self.unstable,
+            on_open: self.on_open,
+            table: self.table,
+            transitions: self.transitions,
+            granted: self.granted,
+        }
+    }
+}
+
+/// What a run that came to its end leaves.
+pub struct Parts<'a> {
+    pub entry: Entry,
+    pub seen: Position,
+    pub unstable: bool,
+    pub on_open: Option<u64>,
+    pub table: Option<MutexGuard<'a, LockTable>>,
+    pub transitions: Vec<Transition>,
+    pub granted: Vec<LockInfo>,
+}

@@ -1,0 +1,124 @@
+//! The volumes of a shard, as operations need them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::RwLock;
+use tarn_base::ids::VolumeId;
+use tarn_data::FamilyKey;
+use tarn_vfs::{Errno, Node, VolumeInfo, Volumes};
+
+use crate::value::{Usage, VolumeRecord};
+
+/// One volume that is not deleted.
+#[derive(Debug)]
+pub struct Volume {
+    pub id: VolumeId,
+    pub record: VolumeRecord,
+    pub family: Arc<FamilyKey>,
+    /// Shared by all versions of the record.
+    pub usage: Arc<UsageCounter>,
+}
+
+/// What a volume is charged for, counted as operations change it.
+#[derive(Debug, Default)]
+pub struct UsageCounter {
+    bytes: AtomicI64,
+    inodes: AtomicI64,
+}
+
+impl UsageCounter {
+    pub fn new(usage: Usage) -> UsageCounter {
+        UsageCounter {
+            bytes: AtomicI64::new(usage.bytes as i64),
+            inodes: AtomicI64::new(usage.inodes as i64),
+        }
+    }
+
+    pub fn get(&self) -> Usage {
+        Usage {
+            bytes: self.bytes.load(Ordering::Relaxed).max(0) as u64,
+            inodes: self.inodes.load(Ordering::Relaxed).max(0) as u64,
+        }
+    }
+
+    pub fn add(&self, bytes: i64, inodes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.inodes.fetch_add(inodes, Ordering::Relaxed);
+    }
+
+    /// Adds unless that would go past `limit` bytes; giving back is always possible.
+    pub fn try_add(&self, bytes: i64, inodes: i64, limit: Option<u64>) -> Result<(), Errno> {
+        let after = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if bytes > 0 && limit.is_some_and(|limit| after > limit.min(i64::MAX as u64) as i64) {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Errno::NoSpace);
+        }
+        self.inodes.fetch_add(inodes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Volume {
+    pub fn root(&self) -> Node {
+        Node { volume: self.id, epoch: 0, ino: self.record.root, generation: self.record.root_generation.0 }
+    }
+
+    pub fn info(&self) -> VolumeInfo {
+        VolumeInfo {
+            id: self.id,
+            name: String::from_utf8_lossy(&self.record.name).into_owned(),
+            root: self.root(),
+            fsid: self.record.fsid,
+            settings: self.record.settings.clone(),
+        }
+    }
+
+    pub fn record_bits(&self) -> u8 {
+        self.record.settings.record_size.trailing_zeros() as u8
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    present: BTreeMap<VolumeId, Arc<Volume>>,
+    listed: Volumes,
+}
+
+/// All volumes that are not deleted.
+#[derive(Debug, Default)]
+pub struct VolumeTable(RwLock<Table>);
+
+impl VolumeTable {
+    pub fn get(&self, id: VolumeId) -> Option<Arc<Volume>> {
+        self.0.read().present.get(&id).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Volume>> {
+        self.0.read().present.values().cloned().collect()
+    }
+
+    pub fn listed(&self) -> Volumes {
+        self.0.read().listed.clone()
+    }
+
+    /// Puts a volume or its new record.
+    pub fn put(&self, volume: Volume) {
+        let mut table = self.0.write();
+        table.present.insert(volume.id, Arc::new(volume));
+        table.relist();
+    }
+
+    pub fn remove(&self, id: VolumeId) {
+        let mut table = self.0.write();
+        table.present.remove(&id);
+        table.relist();
+    }
+}
+
+impl Table {
+    fn relist(&mut self) {
+        self.listed = Arc::new(self.present.values().map(|volume| volume.info()).collect());
+    }
+}
