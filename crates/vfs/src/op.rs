@@ -232,7 +232,7 @@ impl Op {
     }
 
     /// The slot that the operation's find or product goes into.
-    pub fn into_slot(&self) -> Option<Slot> {
+    pub fn target(&self) -> Option<Slot> {
         match self {
             Op::Lookup { into, .. } | Op::Create { into, .. } | Op::Mkdir { into, .. } | Op::Make { into, .. } => {
                 Some(*into)
@@ -243,7 +243,7 @@ impl Op {
 
     /// Notes what the operation found or made.
     pub fn note(&self, outcome: &Outcome, slots: &mut Slots) {
-        if let (Some(slot), Some(node)) = (self.into_slot(), outcome.node) {
+        if let (Some(slot), Some(node)) = (self.target(), outcome.node) {
             slots.insert(slot, node);
         }
     }

@@ -53,9 +53,13 @@ impl Remembered for () {
     }
 }
 
+/// A call and what came of it.
+type Past = (OnceToken, Result<Value, Failure>);
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcomes {
-    clients: BTreeMap<ClientId, VecDeque<(OnceToken, Result<Value, Failure>)>>,
+    /// Oldest first.
+    clients: BTreeMap<ClientId, VecDeque<Past>>,
 }
 
 impl Outcomes {
