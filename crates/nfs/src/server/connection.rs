@@ -28,6 +28,8 @@ use crate::wire::xdr::Writer;
 
 /// Bytes that one read has room for at least: many small calls, or the head of a large one.
 const READ_SIZE: usize = 64 << 10;
+/// Rounds of reading and writing before other connections of the core get their turn.
+const ROUNDS_MAX: usize = 16;
 /// How often limits in time are looked at.
 const TICK: Duration = Duration::from_secs(15);
 
@@ -135,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
-        loop {
+        for _ in 0..ROUNDS_MAX {
             let mut moved = 0;
             while let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) {
                 self.finish_later(finished);
@@ -155,6 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             return Poll::Pending;
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn in_progress(&self) -> usize {

@@ -25,8 +25,5 @@ pub enum Status {
 
 /// MNT, UMNT: a path.
 pub fn path(bytes: &[u8]) -> XdrResult<&[u8]> {
-    let mut r = Reader::new(bytes);
-    let path = r.opaque(PATH_SIZE_MAX)?;
-    r.end()?;
-    Ok(path)
+    Reader::new(bytes).opaque(PATH_SIZE_MAX)
 }

@@ -148,7 +148,6 @@ impl<'a> AuthSys<'a> {
         for _ in 0..count {
             gids.push(r.u32()?);
         }
-        r.end()?;
         Ok(AuthSys { stamp, machine, uid, gid, gids })
     }
 

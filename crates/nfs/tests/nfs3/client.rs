@@ -204,7 +204,7 @@ impl Client {
 
     /// LOOKUP: status and handle.
     pub async fn lookup(&mut self, dir: &[u8], name: &str) -> Result<Vec<u8>, u32> {
-        let mut r = self.nfs(3, |w| drop(dir_op(w, dir, name))).await;
+        let mut r = self.nfs(3, |w| dir_op(w, dir, name).end()).await;
         match r.u32() {
             0 => Ok(r.opaque()),
             status => Err(status),
@@ -222,6 +222,9 @@ pub fn dir_op<'a>(w: &'a mut Args, dir: &[u8], name: &str) -> More<'a> {
 }
 
 impl More<'_> {
+    /// Nothing more follows.
+    pub fn end(self) {}
+
     pub fn u32(self, v: u32) -> Self {
         self.0.u32(v);
         self

@@ -53,7 +53,7 @@ async fn good_calls(client: &mut Client) -> Vec<Vec<u8>> {
                 sattr(w, Some(0o644), Some(100));
                 w.bool(false);
             }
-            3 | 12 | 13 => drop(dir_op(w, &root, "some name")),
+            3 | 12 | 13 => dir_op(w, &root, "some name").end(),
             4 => {
                 w.opaque(&root);
                 w.u32(0x3f);

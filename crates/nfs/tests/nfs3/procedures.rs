@@ -34,7 +34,7 @@ async fn a_handle_that_is_not_ours_is_bad_and_one_of_what_is_gone_is_stale() {
         r.end();
     }
     let file = client.create(&server.root(), "gone").await;
-    client.nfs(12, |w| drop(dir_op(w, &server.root(), "gone"))).await;
+    client.nfs(12, |w| dir_op(w, &server.root(), "gone").end()).await;
     assert_eq!(client.nfs(1, |w| w.opaque(&file)).await.u32(), code(Status::Stale));
 }
 
@@ -77,14 +77,14 @@ async fn lookup_gives_handle_and_both_attributes_or_the_directorys() {
     let server = Server::open();
     let mut client = server.client();
     let file = client.create(&server.root(), "file").await;
-    let mut r = client.nfs(3, |w| drop(dir_op(w, &server.root(), "file"))).await;
+    let mut r = client.nfs(3, |w| dir_op(w, &server.root(), "file").end()).await;
     assert_eq!(r.u32(), 0);
     assert_eq!(r.opaque(), file);
     assert_eq!(r.attr().unwrap().kind, Type::Regular);
     assert_eq!(r.attr().unwrap().kind, Type::Directory);
     r.end();
 
-    let mut r = client.nfs(3, |w| drop(dir_op(w, &server.root(), "none"))).await;
+    let mut r = client.nfs(3, |w| dir_op(w, &server.root(), "none").end()).await;
     assert_eq!(r.u32(), code(Status::NoEnt));
     assert_eq!(r.attr().unwrap().kind, Type::Directory);
     r.end();
@@ -197,7 +197,8 @@ async fn what_is_written_is_read_and_stability_is_honest() {
             w.u32(100_000);
         })
         .await;
-    (r.u32(), r.attr());
+    r.u32();
+    r.attr();
     assert_eq!((r.u32(), r.bool()), (100_000, false));
     assert_eq!(r.opaque(), data);
     r.end();
@@ -293,7 +294,7 @@ async fn mknod_makes_what_is_special_and_nothing_else() {
         r.wcc();
         r.end();
     }
-    let mut r = client.nfs(11, |w| drop(dir_op(w, &root, "regular").u32(1))).await;
+    let mut r = client.nfs(11, |w| dir_op(w, &root, "regular").u32(1).end()).await;
     assert_eq!(r.u32(), code(Status::BadType));
     r.wcc();
     r.end();
@@ -318,7 +319,7 @@ async fn names_are_removed_and_renamed() {
     assert_eq!(client.lookup(&dir, "moved").await, Ok(file));
 
     let status = async |client: &mut Client, procedure, dir: &[u8], name: &str| {
-        let mut r = client.nfs(procedure, |w| drop(dir_op(w, dir, name))).await;
+        let mut r = client.nfs(procedure, |w| dir_op(w, dir, name).end()).await;
         let status = r.u32();
         assert!(r.wcc().after.is_some());
         r.end();

@@ -4,7 +4,10 @@ use tarn_nfs::wire::nfs3::Status;
 
 use crate::client::*;
 
-/// Sends a call, and again after `between`; gives both replies.
+/// Encodes arguments.
+type Encode<'a> = Box<dyn FnOnce(&mut Args) + 'a>;
+
+/// Sends a call twice; gives both replies.
 async fn twice(client: &mut Client, procedure: u32, args: impl FnOnce(&mut Args)) -> (Vec<u8>, Vec<u8>) {
     let message = client.encode(NFS, procedure, args);
     (client.send(message.clone()).await.unwrap(), client.send(message).await.unwrap())
@@ -20,7 +23,7 @@ async fn a_repeated_change_gives_the_first_outcome() {
     let server = Server::open();
     let (mut client, root) = (server.client(), server.root());
     let file = client.create(&root, "file").await;
-    let calls: Vec<(u32, Box<dyn FnOnce(&mut Args)>)> = vec![
+    let calls: Vec<(u32, Encode<'_>)> = vec![
         (8, Box::new(|w| dir_op(w, &root, "guarded").u32(1).sattr(None, None))),
         (9, Box::new(|w| dir_op(w, &root, "dir").sattr(Some(0o755), None))),
         (
@@ -45,8 +48,8 @@ async fn a_repeated_change_gives_the_first_outcome() {
                 dir_op(w, &root, "renamed");
             }),
         ),
-        (12, Box::new(|w| drop(dir_op(w, &root, "renamed")))),
-        (13, Box::new(|w| drop(dir_op(w, &root, "dir")))),
+        (12, Box::new(|w| dir_op(w, &root, "renamed").end())),
+        (13, Box::new(|w| dir_op(w, &root, "dir").end())),
     ];
     for (procedure, args) in calls {
         let (first, second) = twice(&mut client, procedure, args).await;
@@ -59,7 +62,7 @@ async fn a_repeated_change_gives_the_first_outcome() {
 async fn a_repeated_refusal_stays_one() {
     let server = Server::open();
     let (mut client, root) = (server.client(), server.root());
-    let message = client.encode(NFS, 12, |w| drop(dir_op(w, &root, "file")));
+    let message = client.encode(NFS, 12, |w| dir_op(w, &root, "file").end());
     let first = client.send(message.clone()).await.unwrap();
     assert_eq!(status(&first), Status::NoEnt as u32);
     let mut other = server.client().from("10.0.0.9:700");

@@ -1,29 +1,24 @@
-//! Arguments of the procedures (RFC 1813 section 3.3), each decoded from one whole slice.
+//! Arguments of the procedures (RFC 1813 section 3.3), each decoded from one slice.
+//!
+//! - What follows the arguments is ignored, as by the other servers of the field: nothing depends on it, and a
+//!   client that pads its messages works.
 
 use super::types::*;
 use crate::wire::xdr::{Reader, XdrError, XdrResult};
 
-/// Decodes a whole argument list: nothing may be left over.
-fn whole<'a, T>(bytes: &'a [u8], read: impl FnOnce(&mut Reader<'a>) -> XdrResult<T>) -> XdrResult<T> {
-    let mut r = Reader::new(bytes);
-    let value = read(&mut r)?;
-    r.end()?;
-    Ok(value)
-}
-
-/// NULL: no arguments.
-pub fn nothing(bytes: &[u8]) -> XdrResult<()> {
-    whole(bytes, |_| Ok(()))
+/// Decodes an argument list.
+fn list<'a, T>(bytes: &'a [u8], read: impl FnOnce(&mut Reader<'a>) -> XdrResult<T>) -> XdrResult<T> {
+    read(&mut Reader::new(bytes))
 }
 
 /// GETATTR, READLINK, FSSTAT, FSINFO, PATHCONF: a handle.
 pub fn one_handle(bytes: &[u8]) -> XdrResult<&[u8]> {
-    whole(bytes, handle)
+    list(bytes, handle)
 }
 
 /// LOOKUP, REMOVE, RMDIR: a name in a directory.
 pub fn dir_op(bytes: &[u8]) -> XdrResult<DirOp<'_>> {
-    whole(bytes, DirOp::decode)
+    list(bytes, DirOp::decode)
 }
 
 /// SETATTR3args.
@@ -35,7 +30,7 @@ pub struct SetAttrArgs<'a> {
 }
 
 pub fn setattr(bytes: &[u8]) -> XdrResult<SetAttrArgs<'_>> {
-    whole(bytes, |r| {
+    list(bytes, |r| {
         Ok(SetAttrArgs { handle: handle(r)?, attributes: Sattr::decode(r)?, guard: r.option(NfsTime::decode)? })
     })
 }
@@ -48,7 +43,7 @@ pub struct AccessArgs<'a> {
 }
 
 pub fn access(bytes: &[u8]) -> XdrResult<AccessArgs<'_>> {
-    whole(bytes, |r| Ok(AccessArgs { handle: handle(r)?, want: r.u32()? }))
+    list(bytes, |r| Ok(AccessArgs { handle: handle(r)?, want: r.u32()? }))
 }
 
 /// READ3args and COMMIT3args.
@@ -60,7 +55,7 @@ pub struct RangeArgs<'a> {
 }
 
 pub fn range(bytes: &[u8]) -> XdrResult<RangeArgs<'_>> {
-    whole(bytes, |r| Ok(RangeArgs { handle: handle(r)?, offset: r.u64()?, count: r.u32()? }))
+    list(bytes, |r| Ok(RangeArgs { handle: handle(r)?, offset: r.u64()?, count: r.u32()? }))
 }
 
 /// WRITE3args, `data` cut to the count.
@@ -73,7 +68,7 @@ pub struct WriteArgs<'a> {
 }
 
 pub fn write(bytes: &[u8]) -> XdrResult<WriteArgs<'_>> {
-    whole(bytes, |r| {
+    list(bytes, |r| {
         let (handle, offset, count) = (handle(r)?, r.u64()?, r.u32()?);
         let stable = match r.u32()? {
             0 => StableHow::Unstable,
@@ -103,7 +98,7 @@ pub struct CreateArgs<'a> {
 }
 
 pub fn create(bytes: &[u8]) -> XdrResult<CreateArgs<'_>> {
-    whole(bytes, |r| {
+    list(bytes, |r| {
         let place = DirOp::decode(r)?;
         let how = match r.u32()? {
             0 => CreateHow::Unchecked(Sattr::decode(r)?),
@@ -123,7 +118,7 @@ pub struct MkDirArgs<'a> {
 }
 
 pub fn mkdir(bytes: &[u8]) -> XdrResult<MkDirArgs<'_>> {
-    whole(bytes, |r| Ok(MkDirArgs { place: DirOp::decode(r)?, attributes: Sattr::decode(r)? }))
+    list(bytes, |r| Ok(MkDirArgs { place: DirOp::decode(r)?, attributes: Sattr::decode(r)? }))
 }
 
 /// SYMLINK3args.
@@ -135,7 +130,7 @@ pub struct SymlinkArgs<'a> {
 }
 
 pub fn symlink(bytes: &[u8]) -> XdrResult<SymlinkArgs<'_>> {
-    whole(bytes, |r| Ok(SymlinkArgs { place: DirOp::decode(r)?, attributes: Sattr::decode(r)?, target: name(r)? }))
+    list(bytes, |r| Ok(SymlinkArgs { place: DirOp::decode(r)?, attributes: Sattr::decode(r)?, target: name(r)? }))
 }
 
 /// mknoddata3.
@@ -157,7 +152,7 @@ pub struct MkNodArgs<'a> {
 }
 
 pub fn mknod(bytes: &[u8]) -> XdrResult<MkNodArgs<'_>> {
-    whole(bytes, |r| {
+    list(bytes, |r| {
         let place = DirOp::decode(r)?;
         let what = match Type::decode(r)? {
             Type::Block => MkNodWhat::Block(Sattr::decode(r)?, (r.u32()?, r.u32()?)),
@@ -178,7 +173,7 @@ pub struct RenameArgs<'a> {
 }
 
 pub fn rename(bytes: &[u8]) -> XdrResult<RenameArgs<'_>> {
-    whole(bytes, |r| Ok(RenameArgs { from: DirOp::decode(r)?, to: DirOp::decode(r)? }))
+    list(bytes, |r| Ok(RenameArgs { from: DirOp::decode(r)?, to: DirOp::decode(r)? }))
 }
 
 /// LINK3args.
@@ -189,7 +184,7 @@ pub struct LinkArgs<'a> {
 }
 
 pub fn link(bytes: &[u8]) -> XdrResult<LinkArgs<'_>> {
-    whole(bytes, |r| Ok(LinkArgs { handle: handle(r)?, place: DirOp::decode(r)? }))
+    list(bytes, |r| Ok(LinkArgs { handle: handle(r)?, place: DirOp::decode(r)? }))
 }
 
 /// READDIR3args.
@@ -203,7 +198,7 @@ pub struct ReadDirArgs<'a> {
 }
 
 pub fn readdir(bytes: &[u8]) -> XdrResult<ReadDirArgs<'_>> {
-    whole(bytes, |r| Ok(ReadDirArgs { dir: handle(r)?, cookie: r.u64()?, verifier: *r.fixed()?, count: r.u32()? }))
+    list(bytes, |r| Ok(ReadDirArgs { dir: handle(r)?, cookie: r.u64()?, verifier: *r.fixed()?, count: r.u32()? }))
 }
 
 /// READDIRPLUS3args.
@@ -219,7 +214,7 @@ pub struct ReadDirPlusArgs<'a> {
 }
 
 pub fn readdirplus(bytes: &[u8]) -> XdrResult<ReadDirPlusArgs<'_>> {
-    whole(bytes, |r| {
+    list(bytes, |r| {
         Ok(ReadDirPlusArgs {
             dir: handle(r)?,
             cookie: r.u64()?,
@@ -263,7 +258,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(setattr(&bytes[..len]).is_err());
         }
-        assert_eq!(setattr(&[&bytes[..], &[0; 4]].concat()), Err(XdrError::Trailing));
+        assert_eq!(setattr(&[&bytes[..], &[0; 4]].concat()), Ok(args));
     }
 
     #[test]
