@@ -1,12 +1,8 @@
 //! Byte-range locks, as a front end sees them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::place::*;
-use crate::contract::EventSink;
 use crate::error::Errno;
 use crate::types::LockKind::{Exclusive, Shared};
 use crate::types::*;
@@ -20,23 +16,6 @@ cases![
     locks_end_with_their_file,
     refusals,
 ];
-
-#[derive(Default)]
-struct Heard(Mutex<Vec<Event>>);
-
-impl EventSink for Heard {
-    fn event(&self, event: Event) {
-        self.0.lock().push(event);
-    }
-}
-
-impl Heard {
-    /// Owners that were granted something, since the last time.
-    fn granted(&self) -> Vec<Bytes> {
-        let events = std::mem::take(&mut *self.0.lock());
-        events.into_iter().map(|Event::LockGranted(info)| info.lock.owner.owner).collect()
-    }
-}
 
 fn who(client: &'static str, owner: &'static str) -> LockOwner {
     LockOwner { client: Bytes::from_static(client.as_bytes()), owner: owner.into(), process: 1 }
@@ -67,10 +46,26 @@ impl Place {
         self.fs.locks().into_iter().filter(|info| info.lock.node == node).collect()
     }
 
-    fn hear(&self) -> Arc<Heard> {
-        let heard = Arc::new(Heard::default());
-        self.fs.set_event_sink(heard.clone());
-        heard
+    /// Owners that were granted something since the last time: waits for as many as are expected, for events come
+    /// once what they tell of is durable.
+    async fn granted(&self, node: Node, expected: usize) -> Result<Vec<Bytes>, String> {
+        let mut granted = self.heard.granted(node);
+        for _ in 0..200 {
+            if granted.len() >= expected {
+                break;
+            }
+            for made in [true, false] {
+                let probe = if made {
+                    self.fs.mkdir(&owner(), self.dir, b"probe", mode(0o700)).await
+                } else {
+                    self.fs.rmdir(&owner(), self.dir, b"probe").await
+                };
+                let probe = probe.map_err(|done| format!("the probe: {}", done.value.errno))?;
+                ok!(self.fs.durable(probe.position));
+            }
+            granted.extend(self.heard.granted(node));
+        }
+        Ok(granted)
     }
 }
 
@@ -111,7 +106,6 @@ async fn ranges_are_split_and_joined(place: Place) -> Verdict {
 }
 
 async fn waiting_requests_are_granted_in_order(place: Place) -> Verdict {
-    let heard = place.hear();
     let node = place.file(&owner(), "f", 0o600).await?.node;
     let (all, one) = (range(0, u64::MAX), who("client", "one"));
     place.lock(node, one.clone(), Exclusive, all, false).await?;
@@ -122,39 +116,22 @@ async fn waiting_requests_are_granted_in_order(place: Place) -> Verdict {
     same!(place.lock(node, who("client", "two"), Shared, all, true).await?, LockOutcome::Waiting);
     same!(place.locks_of(node).iter().filter(|info| info.waiting).count(), 3);
     ok!(place.fs.unlock(&Caller::root(), node, one, all));
-    settle(&place).await?;
-    same!(heard.granted(), ["two", "four"]);
+    same!(place.granted(node, 2).await?, ["two", "four"]);
     ok!(place.fs.unlock(&Caller::root(), node, who("client", "two"), all));
     ok!(place.fs.unlock(&Caller::root(), node, who("client", "four"), all));
-    settle(&place).await?;
-    same!(heard.granted(), ["three"]);
+    same!(place.granted(node, 1).await?, ["three"]);
     that!(place.locks_of(node).iter().all(|info| !info.waiting && info.callback == "callback"));
     Ok(())
 }
 
-/// Events come once what they tell of is durable: waits for that.
-async fn settle(place: &Place) -> Verdict {
-    let probe = match place.fs.commit(&Caller::root(), place.file(&owner(), "probe", 0o600).await?.node).await {
-        Ok(done) => done.position,
-        Err(done) => return Err(format!("commit: {}", done.value.errno)),
-    };
-    ok!(place.fs.durable(probe));
-    let effect = place.fs.remove(&owner(), place.dir, b"probe").await;
-    let Ok(done) = effect else { return Err("the probe cannot be removed".to_owned()) };
-    ok!(place.fs.durable(done.position));
-    Ok(())
-}
-
 async fn a_restarted_client_loses_its_locks(place: Place) -> Verdict {
-    let heard = place.hear();
     let node = place.file(&owner(), "f", 0o600).await?.node;
     let all = range(0, u64::MAX);
     place.lock(node, who("restarting", "one"), Exclusive, all, false).await?;
     place.lock(node, who("restarting", "two"), Exclusive, all, true).await?;
     place.lock(node, who("steady", "three"), Exclusive, all, true).await?;
     ok!(place.fs.release_client(b"restarting"));
-    settle(&place).await?;
-    same!(heard.granted(), ["three"]);
+    same!(place.granted(node, 1).await?, ["three"]);
     same!(place.locks_of(node).len(), 1);
     ok!(place.fs.release_client(b"nobody has this name"));
     Ok(())

@@ -66,22 +66,40 @@ pub fn cases() -> Vec<Case> {
     files.concat()
 }
 
-/// Runs one case in a directory of its own, made in the volume's root by the superuser.
-pub async fn run(case: &Case, fs: Arc<dyn FileSystem>, volume: &VolumeInfo) -> Result<(), Failed> {
-    let failed = |why: String| Failed { case: case.name, why };
-    let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
-    let name = case.name.replace("::", ".");
-    let made = fs.mkdir(&Caller::root(), volume.root, name.as_bytes(), set).await;
-    let made = made.map_err(|done| failed(format!("no directory for it: {}", done.value.errno)))?;
-    let dir = made.value.attr.ok_or_else(|| failed("mkdir gave no attributes".to_owned()))?.node;
-    (case.run)(Place { fs, volume: volume.clone(), dir }).await.map_err(failed)
+/// The suite over one file system.
+pub struct Suite {
+    fs: Arc<dyn FileSystem>,
+    volume: VolumeInfo,
+    heard: Arc<place::Heard>,
 }
 
-/// Runs all cases, one after another, in an empty volume; gives their number, or all that failed.
+impl Suite {
+    /// Sets the file system's event sink; `volume` is empty.
+    pub fn new(fs: Arc<dyn FileSystem>, volume: &VolumeInfo) -> Suite {
+        let heard = Arc::new(place::Heard::default());
+        fs.set_event_sink(heard.clone());
+        Suite { fs, volume: volume.clone(), heard }
+    }
+
+    /// Runs one case in a directory of its own, made in the volume's root by the superuser.
+    pub async fn run(&self, case: &Case) -> Result<(), Failed> {
+        let failed = |why: String| Failed { case: case.name, why };
+        let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+        let name = case.name.replace("::", ".");
+        let made = self.fs.mkdir(&Caller::root(), self.volume.root, name.as_bytes(), set).await;
+        let made = made.map_err(|done| failed(format!("no directory for it: {}", done.value.errno)))?;
+        let dir = made.value.attr.ok_or_else(|| failed("mkdir gave no attributes".to_owned()))?.node;
+        let (fs, volume, heard) = (self.fs.clone(), self.volume.clone(), self.heard.clone());
+        (case.run)(Place { fs, volume, heard, dir }).await.map_err(failed)
+    }
+}
+
+/// Runs all cases, one after another, in an empty volume; gives their number, or all that failed. Sets the file
+/// system's event sink.
 pub async fn check(fs: Arc<dyn FileSystem>, volume: &VolumeInfo) -> Result<usize, Vec<Failed>> {
-    let (cases, mut failed) = (cases(), Vec::new());
+    let (suite, cases, mut failed) = (Suite::new(fs, volume), cases(), Vec::new());
     for case in &cases {
-        failed.extend(run(case, fs.clone(), volume).await.err());
+        failed.extend(suite.run(case).await.err());
     }
     if failed.is_empty() { Ok(cases.len()) } else { Err(failed) }
 }

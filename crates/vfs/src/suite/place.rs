@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
-use crate::contract::FileSystem;
+use crate::contract::{EventSink, FileSystem};
 use crate::types::*;
 
 /// What is wrong, and where the suite noticed.
@@ -20,11 +21,33 @@ pub struct Case {
     pub run: fn(Place) -> Pin<Box<dyn Future<Output = Verdict> + Send>>,
 }
 
+/// Keeps what the file system tells.
+#[derive(Debug, Default)]
+pub(super) struct Heard(Mutex<Vec<Event>>);
+
+impl EventSink for Heard {
+    fn event(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+}
+
+impl Heard {
+    /// Owners that were granted a lock of this object since the last time.
+    pub fn granted(&self, node: Node) -> Vec<Bytes> {
+        let mut events = self.0.lock();
+        let is_of = |event: &mut Event| matches!(event, Event::LockGranted(info) if info.lock.node == node);
+        let granted = events.extract_if(.., is_of);
+        granted.map(|Event::LockGranted(info)| info.lock.owner.owner).collect()
+    }
+}
+
 /// Where a case works.
 #[derive(Clone)]
 pub struct Place {
     pub fs: Arc<dyn FileSystem>,
     pub volume: VolumeInfo,
+    /// Events of the file system.
+    pub(super) heard: Arc<Heard>,
     /// An empty directory of the case's own, open to everybody.
     pub dir: Node,
 }
