@@ -1,0 +1,13 @@
+//! A raw NFSv3 client for tests and measurements: no cache, no retries but those asked for, every reply seen.
+//!
+//! - [`xdr`]: bytes to words. [`rpc`]: one connection, records and replies. [`client`]: the procedures of RFC 1813.
+//! - Blocking, on the standard library alone; it shares no code with the server it tests.
+
+pub mod client;
+pub mod rpc;
+pub mod types;
+pub mod xdr;
+
+pub use client::Client;
+pub use rpc::{Connection, Credentials};
+pub use types::{Attributes, Entry, Error, Handle, Kind, Result, Stable, Status};

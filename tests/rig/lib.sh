@@ -1,0 +1,142 @@
+# lib.sh - what every test with a real client shares; sourced, never run.
+#
+# - `begin` makes a network namespace and a work directory that belong to the test; on exit, however it comes, every
+#   process in the namespace is killed and both are removed. Nothing ever listens on the host's own network.
+# - A test leaves with 0 (passed) or 1 (failed), and its last line says what it saw.
+# - RIG_SERVER=ganesha puts NFS-Ganesha in Tarn's place: to check a test, and to know what the field does.
+set -euo pipefail
+
+RIG=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+TOOLS=${TARN_TOOLS:-/var/tmp/tarn-tools}
+TARGET=${CARGO_TARGET_DIR:-$RIG/../../target}
+TARN=${TARN:-$TARGET/debug/tarn}
+NFSLOAD=${TARN_NFSLOAD:-$TARGET/debug/nfsload}
+RIG_SERVER=${RIG_SERVER:-tarn}
+PATH=$TOOLS/bin:$TOOLS/node_modules/.bin:$PATH:/usr/sbin:/sbin
+MOUNT_OPTIONS=vers=3,nolock,proto=tcp,hard
+
+say() { echo "$(date +%H:%M:%S) $*"; }
+fail() { echo "FAILED: $*"; exit 1; }
+
+begin() {
+    NS=tarn-rig-$$
+    sweep
+    WORK=$(mktemp -d "${TMPDIR:-/var/tmp}/tarn-rig.$$.XXXXXX")
+    chmod 755 "$WORK"
+    trap finish EXIT
+    trap 'exit 130' INT TERM HUP
+    ip netns add "$NS"
+    ip -n "$NS" link set lo up
+    DATA=$WORK/data
+    SERVER=
+    CONFIG=$WORK/tarn.toml
+    printf '[log]\nsize = "256MiB"\n' >"$CONFIG"
+}
+
+# What a test that was killed outright has left behind.
+sweep() {
+    local name owner
+    for name in $(ip netns list 2>/dev/null | awk '/^tarn-rig-/{print $1}'); do
+        owner=${name#tarn-rig-}
+        [ -e "/proc/$owner" ] && continue
+        kill_all "$name"
+        ip netns del "$name" 2>/dev/null || true
+        rm -rf "${TMPDIR:-/var/tmp}/tarn-rig.$owner".*
+    done
+}
+
+kill_all() { # every process in a namespace
+    local pids
+    for _ in 1 2 3 4 5; do
+        pids=$(ip netns pids "$1" 2>/dev/null || true)
+        [ -n "$pids" ] || return 0
+        # shellcheck disable=SC2086
+        kill -9 $pids 2>/dev/null || true
+        sleep 0.1
+    done
+}
+
+finish() {
+    local status=$?
+    trap - EXIT
+    set +e
+    if [ $status -ne 0 ] && [ -s "$WORK/server.log" ]; then
+        echo "--- the server said last:"
+        tail -30 "$WORK/server.log"
+    fi
+    kill_all "$NS"
+    ip netns del "$NS" 2>/dev/null
+    [ -n "${RIG_KEEP:-}" ] && echo "kept: $WORK" || rm -rf "$WORK"
+    exit $status
+}
+
+in_ns() { ip netns exec "$NS" "$@"; }
+
+# serve [flags of tarn serve]: starts the server and waits until it answers.
+serve() {
+    if [ "$RIG_SERVER" = ganesha ]; then
+        serve_ganesha
+        return
+    fi
+    setsid ip netns exec "$NS" "$TARN" serve --data "$DATA" --config "$CONFIG" --nfs 0.0.0.0:2049 "$@" \
+        </dev/null >>"$WORK/server.log" 2>&1 &
+    SERVER=$!
+    disown
+    EXPORT=/vol
+    listening
+    # Everything in the namespace belongs to the test: root stays root, any port will do.
+    if [ ! -e "$WORK/exported" ]; then
+        in_ns "$TARN" volume set vol --data "$DATA" --exports '* rw,no_root_squash,insecure' >>"$WORK/server.log" 2>&1 ||
+            fail "cannot set the export's rules"
+        touch "$WORK/exported"
+    fi
+}
+
+listening() { # the server answers on port 2049, or is gone
+    for _ in $(seq 300); do
+        in_ns ss -Hltn "sport = :2049" | grep -q . && return
+        kill -0 "$SERVER" 2>/dev/null || { SERVER=; fail "the server ended instead of serving"; }
+        sleep 0.1
+    done
+    fail "nothing listens on port 2049 after 30 s"
+}
+
+# stop SIGNAL: ends the server and waits until it is gone.
+stop() {
+    local signal=${1:-TERM}
+    kill -"$signal" "$SERVER" 2>/dev/null || true
+    for _ in $(seq 600); do
+        kill -0 "$SERVER" 2>/dev/null || { SERVER=; return 0; }
+        sleep 0.05
+    done
+    fail "the server did not end within 30 s of $signal"
+}
+
+serve_ganesha() {
+    EXPORT=$WORK/ganesha
+    mkdir -p "$EXPORT" /run/ganesha
+    chmod 1777 "$EXPORT"
+    cat >"$WORK/ganesha.conf" <<CONF
+NFS_CORE_PARAM { Protocols = 3; NFS_Port = 2049; MNT_Port = 20048; NLM_Port = 32803; Enable_RQUOTA = false; }
+EXPORT { Export_Id = 1; Path = $EXPORT; Pseudo = /vol; Access_Type = RW; Squash = No_Root_Squash;
+  Protocols = 3; Transports = TCP; SecType = sys; PrivilegedPort = false; FSAL { Name = VFS; } }
+CONF
+    setsid ip netns exec "$NS" rpcbind -w -f </dev/null >>"$WORK/server.log" 2>&1 &
+    sleep 0.5
+    setsid ip netns exec "$NS" rpc.statd --no-notify -F </dev/null >>"$WORK/server.log" 2>&1 &
+    setsid ip netns exec "$NS" ganesha.nfsd -F -f "$WORK/ganesha.conf" -L "$WORK/server.log" -p "$WORK/ganesha.pid" \
+        -N NIV_EVENT </dev/null >>"$WORK/server.log" 2>&1 &
+    SERVER=$!
+    disown -a
+    listening
+}
+
+# guest [options of run-in-guest.sh] 'command': $MOUNT in the command mounts the export on /mnt.
+guest() {
+    local command="${!#}" ports=port=2049,mountport=2049
+    [ "$RIG_SERVER" = tarn ] || ports=port=2049,mountport=20048
+    set -- "${@:1:$#-1}"
+    in_ns "$RIG/run-in-guest.sh" "$@" "
+        mount_export() { mount -t nfs -o $MOUNT_OPTIONS,$ports\${1:+,\$1} \$HOST:$EXPORT /mnt; }
+        $command"
+}
