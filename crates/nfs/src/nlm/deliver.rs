@@ -15,7 +15,7 @@ use super::locks::{extent, owner_name};
 use super::proto::{self, NLMPROC4_GRANTED, PROGRAM, Range, Status, VERSION};
 use super::server::Nlm;
 use super::waiters::Key;
-use crate::peer::{Contact, Question};
+use crate::peer::{Attempt, Contact, Question};
 
 /// How long a client may stay silent before its lock is released. Longer than a client takes to restart its
 /// lock daemon or to come back after a broken network; a client that still wants the lock asks again by itself.
@@ -90,18 +90,21 @@ impl Nlm {
         let args = proto::encode_granted(&number.to_be_bytes(), exclusive, &range);
         let question = Question { program: PROGRAM, version: VERSION, procedure: NLMPROC4_GRANTED, args: &args };
         let began = self.world.clock.steady();
-        let (mut pause, mut sent) = (PAUSE_MIN, 0);
+        let mut pause = PAUSE_MIN;
+        // A repeat of an old grant would be taken for the answer to a new request.
+        let wanted = || self.waiters.is_granting(&key, number);
+        let mut attempt = Attempt { sent: 0, wanted: Some(&wanted) };
         loop {
-            let answer = self.outbound.call(contact, question, &mut sent).await;
+            let answer = self.outbound.call(contact, question, &mut attempt).await;
             let status = answer.ok().and_then(|results| proto::decode_status(&results).ok());
             match status {
                 Some(status) if status == Status::Granted as u32 => return Answered::Yes,
                 Some(status) if status == Status::Denied as u32 => {
-                    return if sent <= 1 { Answered::No } else { Answered::Perhaps };
+                    return if attempt.sent <= 1 { Answered::No } else { Answered::Perhaps };
                 }
                 _ => {}
             }
-            if !self.waiters.is_granting(&key, number) {
+            if !wanted() {
                 return Answered::Overtaken;
             }
             if self.world.clock.steady().saturating_sub(began) >= PATIENCE {
@@ -110,9 +113,6 @@ impl Nlm {
             }
             self.world.clock.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            if !self.waiters.is_granting(&key, number) {
-                return Answered::Overtaken;
-            }
         }
     }
 

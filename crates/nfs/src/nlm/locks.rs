@@ -2,11 +2,15 @@
 //!
 //! - Each runs in its owner's turn, so a repeated request finds what the first one did.
 //! - A client that is told GRANTED here is not told again by a callback.
+//! - After a CANCEL that is answered GRANTED the client has nothing, whatever crossed it on its way: a client only
+//!   cancels what it does not know it holds.
 //! - During grace releasing is allowed: it takes nothing from anybody who has not reclaimed yet.
 
 use bytes::Bytes;
 use tarn_base::ids::Position;
-use tarn_vfs::{Caller, FILE_SIZE_MAX, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node};
+use tarn_vfs::{
+    Caller, FILE_SIZE_MAX, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node, OnceToken,
+};
 
 use super::map;
 use super::proto::{Holder, Range, Status};
@@ -99,11 +103,11 @@ impl Nlm {
                 self.waiters.told(&key);
                 Outcome::at(Status::Granted, done.position)
             }
-            // Granted, but the client does not know: it gives up waiting, so it gives up the lock.
-            Ok(_) if self.waiters.told(&key) => {
-                // Another change than the one that the token names.
-                let caller = Caller { once: None, ..caller };
-                self.release(&caller, lock.node, lock.owner, lock.range).await
+            // Granted, but the client does not know, even if it was told: it gives up waiting, so it gives up the lock.
+            Ok(_) if self.waiters.told(&key) || self.holds(&lock) => {
+                // A second change under the same call needs a token of its own.
+                let once = caller.once.map(|token| OnceToken { digest: !token.digest, ..token });
+                self.release(&Caller { once, ..caller }, lock.node, lock.owner, lock.range).await
             }
             Ok(done) => Outcome::at(Status::Denied, done.position),
             Err(done) => Outcome::at(map::status(done.value.errno), done.position),
@@ -115,6 +119,18 @@ impl Nlm {
         let _turn = self.turns.take(lock.node, &lock.owner).await;
         self.waiters.unlocked(lock.node, &lock.owner, lock.range);
         self.release(&caller, lock.node, lock.owner, lock.range).await
+    }
+
+    /// Whether the owner holds all of this, in this kind.
+    fn holds(&self, lock: &Lock) -> bool {
+        self.gate.fs.locks().iter().any(|info| {
+            let held = &info.lock;
+            !info.waiting
+                && (held.node, held.kind) == (lock.node, lock.kind)
+                && held.owner == lock.owner
+                && held.range.start <= lock.range.start
+                && lock.range.end <= held.range.end
+        })
     }
 
     async fn release(&self, caller: &Caller, node: Node, owner: LockOwner, range: LockRange) -> Outcome {

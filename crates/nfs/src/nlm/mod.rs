@@ -25,7 +25,9 @@ mod turns;
 mod waiters;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+#[cfg(test)]
+pub(crate) use tests::bench;
 
 pub use proto::{PROGRAM, VERSION};
 pub use server::Nlm;

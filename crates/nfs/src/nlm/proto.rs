@@ -213,7 +213,7 @@ fn take_opaque(r: &mut Reader<'_>) -> XdrResult<Bytes> {
 }
 
 impl Range {
-    fn encode(&self, w: &mut Writer) {
+    pub(super) fn encode(&self, w: &mut Writer) {
         w.opaque(&self.caller);
         w.opaque(&self.handle);
         w.opaque(&self.owner);

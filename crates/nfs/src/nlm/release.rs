@@ -16,7 +16,7 @@ use super::clients::{self, Concerned};
 use super::proto::{NLMPROC4_NULL, PROGRAM, VERSION};
 use super::server::Nlm;
 use super::waiters::Key;
-use crate::peer::{CallFailed, Contact, Question};
+use crate::peer::{Attempt, CallFailed, Contact, Question};
 use crate::service::Progress;
 use crate::wire::rpc::AcceptStatus;
 
@@ -116,7 +116,7 @@ impl Nlm {
             let callback = locks.iter().find(|info| info.lock.owner.client == client).map(|info| &info.callback);
             let Some(contact) = callback.and_then(|callback| Contact::decode(callback).ok()) else { continue };
             let question = Question { program: PROGRAM, version: VERSION, procedure: NLMPROC4_NULL, args: &[] };
-            match self.outbound.call(&contact, question, &mut 0).await {
+            match self.outbound.call(&contact, question, &mut Attempt::default()).await {
                 Err(CallFailed::Unreachable(_)) => {
                     if let Err(errno) = self.release_old_life(&client, &locks, state).await {
                         tracing::warn!(%errno, "the locks of a client that moved cannot be released");

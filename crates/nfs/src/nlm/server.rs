@@ -22,7 +22,7 @@ use super::turns::Turns;
 use super::waiters::Waiters;
 use crate::exports::rules::ANONYMOUS_ID;
 use crate::gate::{Gate, Intent, Refusal};
-use crate::peer::{Contact, Outbound, Question};
+use crate::peer::{Attempt, Contact, Outbound, Question};
 use crate::service::{CallContext, Program, Progress};
 use crate::session::once;
 use crate::wire::rpc::{AcceptStatus, AuthSys, Call, Credential};
@@ -180,7 +180,7 @@ impl Nlm {
         let args = args.to_vec();
         let question = Question { program: PROGRAM, version: VERSION, procedure, args: &args };
         // Such calls are answered late or never; that they were sent is all there is to know.
-        if let Err(error) = self.outbound.call(&contact, question, &mut 0).await {
+        if let Err(error) = self.outbound.call(&contact, question, &mut Attempt::default()).await {
             tracing::debug!(client = %contact.client, %error, "an answer to an asynchronous lock request is unconfirmed");
         }
     }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::proto::{Notice, PROGRAM, SM_NOTIFY, VERSION};
 use super::server::state_number;
-use crate::peer::{Contact, Outbound, Question};
+use crate::peer::{Attempt, Contact, Outbound, Question};
 use crate::service::Transport;
 
 /// Clients told at a time.
@@ -76,7 +76,7 @@ impl Notifier {
             for name in names {
                 let args = Notice { name: name.as_bytes(), state }.encode();
                 let question = Question { program: PROGRAM, version: VERSION, procedure: SM_NOTIFY, args: &args };
-                if self.outbound.call(contact, question, &mut 0).await.is_err() {
+                if self.outbound.call(contact, question, &mut Attempt::default()).await.is_err() {
                     silent.push(name);
                 }
             }

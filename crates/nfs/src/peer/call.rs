@@ -49,6 +49,18 @@ pub enum CallFailed {
     /// The client: repeating does not help.
     #[error("the client's answer cannot be understood")]
     Nonsense,
+    /// Us: what was to be said is not true any more.
+    #[error("the call is not wanted any more")]
+    Withdrawn,
+}
+
+/// What a caller sees of a call while it runs.
+#[derive(Default)]
+pub struct Attempt<'a> {
+    /// How often the question itself may have reached the client.
+    pub sent: u32,
+    /// Asked before each sending: whether the question still makes sense.
+    pub wanted: Option<&'a (dyn Fn() -> bool + Send + Sync)>,
 }
 
 /// What is asked of a client.
@@ -76,12 +88,16 @@ impl Outbound {
         Outbound { dialer, world, ports: Mutex::default() }
     }
 
-    /// Asks the client and gives its encoded results. Takes at most about a minute. Adds to `sent` how often the
-    /// question itself may have reached the client.
-    pub async fn call(&self, contact: &Contact, question: Question<'_>, sent: &mut u32) -> Result<Vec<u8>, CallFailed> {
+    /// Asks the client and gives its encoded results. Takes at most about a minute.
+    pub async fn call(
+        &self,
+        contact: &Contact,
+        question: Question<'_>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Vec<u8>, CallFailed> {
         let mut first = None;
         for transport in [contact.transport, other(contact.transport)] {
-            match self.call_over(transport, contact, question, sent).await {
+            match self.call_over(transport, contact, question, attempt).await {
                 Err(failed @ (CallFailed::Unreachable(_) | CallFailed::NotRegistered)) => {
                     first.get_or_insert(failed);
                 }
@@ -96,18 +112,19 @@ impl Outbound {
         transport: Transport,
         contact: &Contact,
         question: Question<'_>,
-        sent: &mut u32,
+        attempt: &mut Attempt<'_>,
     ) -> Result<Vec<u8>, CallFailed> {
         let key = (contact.client, transport, question.program, question.version);
         let remembered = self.ports.lock().get(&key).copied();
         if let Some(port) = remembered {
-            match self.exchange(transport, contact, port, question, sent).await {
+            match self.exchange(transport, contact, port, question, attempt).await {
+                Err(CallFailed::Withdrawn) => return Err(CallFailed::Withdrawn),
                 Ok(results) => return Ok(results),
                 Err(_) => self.ports.lock().remove(&key),
             };
         }
         let port = self.find_port(transport, contact, question).await?;
-        let results = self.exchange(transport, contact, port, question, sent).await?;
+        let results = self.exchange(transport, contact, port, question, attempt).await?;
         let mut ports = self.ports.lock();
         if ports.len() >= PORTS_MAX {
             ports.clear();
@@ -140,7 +157,7 @@ impl Outbound {
         for &version in versions {
             let procedure = if version == 2 { portmap::PMAPPROC_GETPORT } else { portmap::RPCBPROC_GETADDR };
             let ask = Question { program: portmap::PROGRAM, version, procedure, args: &args };
-            match self.exchange(transport, contact, portmap::PORT, ask, &mut 0).await {
+            match self.exchange(transport, contact, portmap::PORT, ask, &mut Attempt::default()).await {
                 Ok(results) => {
                     let port =
                         if version == 2 { portmap::decode_port(&results) } else { portmap::decode_address(&results) };
@@ -159,7 +176,7 @@ impl Outbound {
         contact: &Contact,
         port: u16,
         question: Question<'_>,
-        sent: &mut u32,
+        attempt: &mut Attempt<'_>,
     ) -> Result<Vec<u8>, CallFailed> {
         let unreachable = |error: std::io::Error| CallFailed::Unreachable(error.to_string());
         let xid = self.world.random_u64() as u32;
@@ -176,7 +193,10 @@ impl Outbound {
             Transport::Udp => &ANSWER_WAITS_UDP,
         };
         for &wait in waits {
-            *sent += 1;
+            if attempt.wanted.is_some_and(|wanted| !wanted()) {
+                return Err(CallFailed::Withdrawn);
+            }
+            attempt.sent += 1;
             self.within(wait, conversation.send(&message)).await?.map_err(unreachable)?;
             if let Ok(answer) = self.within(wait, answer_to(xid, conversation.as_mut())).await {
                 return answer;

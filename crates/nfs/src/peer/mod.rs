@@ -11,6 +11,6 @@ mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
 
-pub use call::{CallFailed, Outbound, Question};
+pub use call::{Attempt, CallFailed, Outbound, Question};
 pub use contact::Contact;
 pub use dial::{Conversation, Datagrams, Dialer, Records, Step};
