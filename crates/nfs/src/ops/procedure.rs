@@ -11,7 +11,7 @@ use std::pin::Pin;
 use tarn_base::ids::Position;
 use tarn_vfs::{Answer, Attr, Caller, Change, Done, FileSystem, HandleKey, Node, Reply};
 
-use crate::gate::{Gate, Intent, Refusal};
+use crate::gate::{Gate, Intent};
 use crate::map;
 use crate::service::{CallContext, Progress};
 use crate::session::once;
@@ -144,10 +144,7 @@ impl<'a> Request<'a> {
 
     /// Passes the gate with a second handle, as the same caller.
     pub fn open_second(&self, handle: &[u8]) -> Result<Node, Status> {
-        self.gate
-            .admit(self.cx, self.sys, handle, Intent::Change)
-            .map(|admitted| admitted.node)
-            .map_err(|refusal: Refusal| map::refusal(refusal))
+        self.gate.admit(self.cx, self.sys, handle, Intent::Change).map(|admitted| admitted.node).map_err(map::refusal)
     }
 }
 

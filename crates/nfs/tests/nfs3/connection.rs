@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_nfs::server::connection::ConnectionError;
-use tarn_nfs::server::{Settings, Shared, prepare, serve_connection};
+use tarn_nfs::server::{Settings, Shared, answer_datagram, prepare, serve_connection};
 use tarn_nfs::wire::rpc::{ReplyBody, decode_reply};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -220,6 +220,28 @@ async fn silence_ends_a_connection_in_the_end() {
     let (mut stream, _, task) = start(&server, limits);
     stream.write_all(&[0x80, 0, 0, 9, 1]).await.unwrap();
     assert!(matches!(task.await.unwrap(), Err(ConnectionError::Stalled)));
+}
+
+#[tokio::test]
+async fn a_datagram_waits_for_the_log_as_a_record_does() {
+    let (fs, server) = gated();
+    let shared = Shared::new(server.fs.clone(), server.programs.clone(), server.world.clone(), Settings::default());
+    let peer = "127.0.0.1:700".parse().unwrap();
+    let mut client = server.client();
+    let mount = client.encode(MOUNT, 1, |w| w.opaque(b"/vol"));
+    let reply = answer_datagram(&shared, peer, mount.into()).await.unwrap();
+    assert_eq!(reply[32..64], server.root());
+    assert_eq!(answer_datagram(&shared, peer, vec![1, 2, 3].into()).await, None);
+
+    for works in [false, true] {
+        let message = mkdir(&mut client, if works { "b" } else { "a" }).split_off(4);
+        let serving = shared.clone();
+        let mut task = tokio::spawn(async move { answer_datagram(&serving, peer, message.into()).await });
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut task).await.is_err());
+        fs.flush(works);
+        let reply = task.await.unwrap().unwrap();
+        assert_eq!(matches!(decode_reply(&reply).unwrap().1, ReplyBody::Success(_)), works);
+    }
 }
 
 async fn exchange(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), message: &[u8]) -> Vec<u8> {
