@@ -5,8 +5,9 @@
 //!   executes a repeated call twice is found out. JUKEBOX is waited out under a new number.
 //! - Nothing is cached.
 
+use crate::error::{Error, Result, Status};
 use crate::rpc::{Connection, Credentials, Procedure};
-use crate::types::{Attributes, Change, Entry, Error, Handle, Kind, Result, Stable, Status};
+use crate::types::{Attributes, Change, Entry, Handle, Kind, Stable};
 use crate::xdr::{Reader, Writer};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -4,10 +4,12 @@
 //! - Blocking, on the standard library alone; it shares no code with the server it tests.
 
 pub mod client;
+pub mod error;
 pub mod rpc;
 pub mod types;
 pub mod xdr;
 
 pub use client::Client;
+pub use error::{Error, Result, Status};
 pub use rpc::{Connection, Credentials};
-pub use types::{Attributes, Entry, Error, Handle, Kind, Result, Stable, Status};
+pub use types::{Attributes, Entry, Handle, Kind, Stable};

@@ -3,7 +3,7 @@
 //! - [`Connection::send`] and [`Connection::receive`] are apart, so that a load generator keeps many calls in flight.
 //! - Nothing is repeated here; [`crate::Client`] does that.
 
-use crate::types::{Error, Result};
+use crate::error::{Error, Result};
 use crate::xdr::{Reader, Writer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

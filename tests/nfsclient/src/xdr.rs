@@ -2,7 +2,7 @@
 //!
 //! - Reading never panics: what is short or odd is an [`Error::Protocol`].
 
-use crate::types::{Error, Result};
+use crate::error::{Error, Result};
 
 #[derive(Clone, Debug, Default)]
 pub struct Writer(pub Vec<u8>);

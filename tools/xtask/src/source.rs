@@ -2,7 +2,8 @@
 //!
 //! - `code` has as many bytes and lines as `text`, with comments and the insides of literals blanked, so that an
 //!   offset or a line means the same in both.
-//! - Lines of `#[cfg(test)]` items, and whole files below a `tests` folder, count as test lines.
+//! - Lines of `#[cfg(test)]` items count as test lines; so do whole files below a `tests` folder and files that only a
+//!   `#[cfg(test)] mod name;` brings in.
 
 /// One file. Paths are relative to the workspace's root, with `/`.
 pub struct Source {
@@ -15,7 +16,7 @@ pub struct Source {
 impl Source {
     pub fn new(path: &str, text: &str) -> Source {
         let code = blank(text);
-        let whole = path.contains("/tests/") || path.ends_with("/tests.rs");
+        let whole = path.contains("/tests/");
         let test_lines = if whole { vec![true; text.lines().count() + 1] } else { test_lines(&code) };
         Source { path: path.to_owned(), text: text.to_owned(), code, test_lines }
     }
@@ -28,6 +29,36 @@ impl Source {
     /// Lines of code outside tests, with their number from 0.
     pub fn program_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().filter(|(line, _)| !self.is_test(*line))
+    }
+
+    /// Is the whole file only compiled for tests?
+    pub fn is_all_test(&self) -> bool {
+        self.test_lines.iter().all(|test| *test)
+    }
+
+    pub fn mark_test(&mut self) {
+        self.test_lines.fill(true);
+    }
+
+    /// The files, as they may be called, that a `#[cfg(test)] mod name;` of this one brings in.
+    pub fn test_files(&self) -> Vec<String> {
+        let (folder, file) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+        let stem = file.trim_end_matches(".rs");
+        let below = match stem {
+            "lib" | "main" | "mod" => folder.to_owned(),
+            stem => format!("{folder}/{stem}"),
+        };
+        let mut files = Vec::new();
+        for (at, _) in self.code.match_indices("#[cfg(test)]") {
+            let item = self.text[at + 12..].split(['{', ';']).next().unwrap_or_default();
+            if let Some((_, path)) = item.split_once("#[path = \"") {
+                files.extend(path.split('"').next().map(|path| format!("{folder}/{path}")));
+            } else if let Some((_, name)) = item.split_once("mod ") {
+                files.push(format!("{below}/{}.rs", name.trim()));
+                files.push(format!("{below}/{}/mod.rs", name.trim()));
+            }
+        }
+        files
     }
 
     /// Folder of the crate this file belongs to, such as `crates/wal`.
@@ -192,6 +223,15 @@ mod tests {
         let source =
             Source::new("crates/a/src/b.rs", "let a = \"x // {\"; // c\nlet b = '{'; /* {\n */ fn f<'a>() {}\n");
         assert_eq!(source.code, "let a = \"      \";     \nlet b = ' ';     \n    fn f<'a>() {}\n");
+    }
+
+    #[test]
+    fn files_of_test_modules_are_told() {
+        let text = "#[cfg(test)]\nmod fake;\n#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\nmod real;";
+        let source = Source::new("crates/a/src/b.rs", text);
+        let files = source.test_files();
+        assert_eq!(files, ["crates/a/src/b/fake.rs", "crates/a/src/b/fake/mod.rs", "crates/a/src/a_tests.rs"]);
+        assert!(!source.is_all_test());
     }
 
     #[test]

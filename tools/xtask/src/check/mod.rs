@@ -131,11 +131,15 @@ impl<'a> Tree<'a> {
             .into_iter()
             .filter_map(|path| std::fs::read(workspace.root.join(&path)).ok().map(|bytes| File { path, bytes }))
             .collect();
-        let sources = files
+        let mut sources: Vec<Source> = files
             .iter()
             .filter(|file| file.path.ends_with(".rs"))
             .map(|file| Source::new(&file.path, &String::from_utf8_lossy(&file.bytes)))
             .collect();
+        let test_files: Vec<String> = sources.iter().flat_map(Source::test_files).collect();
+        for source in sources.iter_mut().filter(|source| test_files.contains(&source.path)) {
+            source.mark_test();
+        }
         Ok(Tree { workspace, files, sources })
     }
 
