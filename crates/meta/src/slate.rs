@@ -34,8 +34,11 @@ use crate::contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaV
 
 /// How many gets of [`MetaView::get_sorted`] run at once.
 const GETS_AT_ONCE: usize = 16;
-/// How far a scan reads ahead, bytes.
+/// A scan of more entries reads ahead, so many bytes.
+const SCAN_SHORT: usize = 64;
 const SCAN_AHEAD: usize = 256 * 1024;
+/// A scan of more entries goes through the whole store and leaves the cache to others.
+const SCAN_LONG: usize = 4096;
 
 /// How a [`SlateOpener`] opens.
 #[derive(Clone, Debug)]
@@ -263,8 +266,9 @@ impl fmt::Debug for SlateView {
 
 impl SlateView {
     async fn scan_once(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Page, slatedb::Error> {
-        let ahead = if limit > 64 { SCAN_AHEAD } else { 1 };
-        let options = ScanOptions::default().with_cache_blocks(true).with_read_ahead_bytes(ahead);
+        let ahead = if limit > SCAN_SHORT { SCAN_AHEAD } else { 1 };
+        let cached = limit <= SCAN_LONG;
+        let options = ScanOptions::default().with_cache_blocks(cached).with_read_ahead_bytes(ahead);
         let range = Bytes::copy_from_slice(from)..Bytes::copy_from_slice(to);
         let mut entries = self.snapshot.scan_with_options(range, &options).await?;
         let mut page = Page { entries: Vec::new(), complete: true };

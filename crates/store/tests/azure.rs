@@ -40,6 +40,7 @@ fn create_container(port: u16, container: &str) {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the environment is what is tested, in a process of its own")]
 fn azure_keeps_the_contract() {
     let Some(program) = find("azurite-blob") else {
         return skipped(NAME, "azurite");

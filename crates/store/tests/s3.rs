@@ -12,6 +12,7 @@ use tarn_store::{PutMode, StoreError, suite};
 const NAME: &str = "s3_keeps_the_contract";
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the environment is what is tested, in a process of its own")]
 fn s3_keeps_the_contract() {
     let Some(program) = find("versitygw") else {
         return skipped(NAME, "versitygw");

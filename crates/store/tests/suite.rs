@@ -69,7 +69,8 @@ async fn every_decorator_at_once_keeps_the_contract() {
 async fn the_suite_notices_a_store_that_lies() {
     use tarn_store::fault::Effect;
     let world = support::world(5);
-    let lies: [(&str, fn(Operation<'_>) -> Effect); 4] = [
+    type Lie = fn(Operation<'_>) -> Effect;
+    let lies: [(&str, Lie); 4] = [
         ("a flipped bit", |call| if call.kind == Kind::Get { Effect::Flip(3) } else { Effect::None }),
         ("a cut read", |call| if call.kind == Kind::GetRange { Effect::Truncate(10) } else { Effect::None }),
         ("a put that is not done", |call| match call.kind {

@@ -387,7 +387,7 @@ impl Drop for Staged<'_> {
 }
 
 fn info(name: String, stat: &Stat) -> ObjectInfo {
-    let modified_ms = (stat.st_mtime as i64).saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
+    let modified_ms = stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
     ObjectInfo { name, size: stat.st_size as u64, modified_ms }
 }
 
