@@ -7,7 +7,10 @@
 . "$(dirname "$0")/lib.sh"
 kind=$1 times=$2
 begin
-prepare="$TARN volume set vol --data $DATA --exports '* rw,no_root_squash,insecure'"
+{
+    declare -f export_to_all
+    echo "export_to_all '$TARN' '$DATA' || exit 1"
+} >"$WORK/prepare"
 options=()
 if [ "$kind" = kernel ]; then
     mkdir "$WORK/share"
@@ -15,14 +18,12 @@ if [ "$kind" = kernel ]; then
     : >"$WORK/share/journal"
     EXPORT=/vol
     options=(--journal "$WORK/share/journal")
-    # The guest is started once the export is ready, and has its mount before the first kill.
-    cat >"$WORK/prepare" <<PREPARE
-$prepare >/dev/null || exit 1
+    # The guest is started once the export is ready, and has changed something before the first kill.
+    cat >>"$WORK/prepare" <<PREPARE
 touch $WORK/ready
-for _ in \$(seq 600); do [ -s $WORK/share/journal ] && exit 0; sleep 0.1; done
+for _ in \$(seq 1200); do [ -s $WORK/share/journal ] && exit 0; sleep 0.1; done
 echo "the kernel client does not begin"; exit 1
 PREPARE
-    prepare="sh $WORK/prepare"
     (
         for _ in $(seq 600); do [ -e "$WORK/ready" ] && break; sleep 0.1; done
         guest -s "$WORK/share" -t 1700 '
@@ -34,9 +35,7 @@ PREPARE
     ) &
     guest=$!
 fi
-# The kernel client ends before the server does: the last comparison is of a server at rest, so it is told to stop when
-# the kills are over, which the tool's own output says.
-in_ns "$NFSLOAD" kill --times "$times" --prepare "$prepare" --log "$WORK/server.log" "${options[@]}" -- \
+in_ns "$NFSLOAD" kill --times "$times" --prepare "bash $WORK/prepare" --log "$WORK/server.log" "${options[@]}" -- \
     "$TARN" serve --data "$DATA" --config "$CONFIG" --nfs 0.0.0.0:2049 >"$WORK/load.out" 2>&1 ||
     { cat "$WORK/load.out"; cat "$WORK/guest.out" 2>/dev/null || true; fail "$kind, $times kills"; }
 cat "$WORK/load.out"

@@ -84,12 +84,18 @@ serve() {
     disown
     EXPORT=/vol
     listening
-    # Everything in the namespace belongs to the test: root stays root, any port will do.
-    if [ ! -e "$WORK/exported" ]; then
-        in_ns "$TARN" volume set vol --data "$DATA" --exports '* rw,no_root_squash,insecure' >>"$WORK/server.log" 2>&1 ||
-            fail "cannot set the export's rules"
-        touch "$WORK/exported"
-    fi
+    [ -e "$WORK/exported" ] || in_ns bash -c "$(declare -f export_to_all); export_to_all '$TARN' '$DATA'" ||
+        fail "cannot set the export's rules"
+    touch "$WORK/exported"
+}
+
+# Everything in the namespace belongs to the test: root stays root, any port will do.
+export_to_all() { # TARN DATA, once the server listens to its administrator
+    for _ in $(seq 100); do
+        "$1" volume set vol --data "$2" --exports '* rw,no_root_squash,insecure' >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    "$1" volume set vol --data "$2" --exports '* rw,no_root_squash,insecure'
 }
 
 listening() { # the server answers on port 2049, or is gone

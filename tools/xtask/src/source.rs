@@ -2,8 +2,8 @@
 //!
 //! - `code` has as many bytes and lines as `text`, with comments and the insides of literals blanked, so that an
 //!   offset or a line means the same in both.
-//! - Lines of `#[cfg(test)]` items count as test lines; so do whole files below a `tests` folder and files that only a
-//!   `#[cfg(test)] mod name;` brings in.
+//! - Lines of `#[cfg(test)]` items count as test lines; so do whole files below a `tests` folder, files that only a
+//!   `#[cfg(test)] mod name;` brings in, and `testing.rs`, what a crate offers to other crates' tests.
 
 /// One file. Paths are relative to the workspace's root, with `/`.
 pub struct Source {
@@ -16,7 +16,7 @@ pub struct Source {
 impl Source {
     pub fn new(path: &str, text: &str) -> Source {
         let code = blank(text);
-        let whole = path.contains("/tests/");
+        let whole = path.contains("/tests/") || path.ends_with("/testing.rs");
         let test_lines = if whole { vec![true; text.lines().count() + 1] } else { test_lines(&code) };
         Source { path: path.to_owned(), text: text.to_owned(), code, test_lines }
     }

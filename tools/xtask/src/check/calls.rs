@@ -31,11 +31,10 @@ const BANNED: &[Banned] = &[
     Banned { call: "SystemRandom", instead: "World::random", except: &[] },
     Banned { call: "rand::fill", instead: "World::random", except: &[] },
     Banned { call: "RandomState::new", instead: "a seeded or ordered map", except: &[] },
-    Banned { call: "std::fs::", instead: "a device or store that filer hands down", except: DEVICES },
-    Banned { call: "tokio::fs::", instead: "a device or store that filer hands down", except: &[] },
-    Banned { call: "File::open", instead: "a device or store that filer hands down", except: DEVICES },
-    Banned { call: "File::create", instead: "a device or store that filer hands down", except: DEVICES },
-    Banned { call: "OpenOptions::new", instead: "a device or store that filer hands down", except: DEVICES },
+    Banned { call: "std::fs", instead: "a device or store that filer hands down", except: DEVICES },
+    Banned { call: "tokio::fs", instead: "a device or store that filer hands down", except: &[] },
+    Banned { call: "fs::File", instead: "a device or store that filer hands down", except: DEVICES },
+    Banned { call: "fs::OpenOptions", instead: "a device or store that filer hands down", except: DEVICES },
     Banned { call: "TcpListener::bind", instead: "a listener that filer hands down", except: &[] },
     Banned { call: "TcpStream::connect", instead: "a connection that filer hands down", except: &[] },
     Banned { call: "UdpSocket::bind", instead: "a socket that filer hands down", except: &[] },
@@ -82,8 +81,7 @@ fn calls(code: &str, call: &str) -> bool {
     code.match_indices(call).any(|(at, _)| {
         let before = at.checked_sub(1).map(|before| code.as_bytes()[before]);
         let after = code.as_bytes().get(at + call.len()).copied();
-        let ends = call.ends_with("::") || !after.is_some_and(is_word);
-        !before.is_some_and(is_word) && ends
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
     })
 }
 

@@ -53,7 +53,7 @@ pub const NEEDS: &[Need] = &[
     Need {
         name: "versitygw",
         found: Found::Program("versitygw"),
-        by: By::Go("github.com/versity/versitygw/cmd/versitygw@v1.0.17"),
+        by: By::Go("github.com/versity/versitygw/cmd/versitygw@v1.8.0"),
     },
     Need { name: "azurite", found: Found::Program("azurite"), by: By::Npm("azurite@3.35.0") },
 ];
