@@ -18,7 +18,7 @@ use crate::key::Key;
 const ENTRY_OVERHEAD: u64 = 96;
 
 #[derive(Clone, Debug)]
-struct KeyWeight;
+pub struct KeyWeight;
 
 impl Weighter<Key, Option<Bytes>> for KeyWeight {
     fn weight(&self, _key: &Key, value: &Option<Bytes>) -> u64 {
@@ -27,7 +27,7 @@ impl Weighter<Key, Option<Bytes>> for KeyWeight {
 }
 
 #[derive(Clone, Debug)]
-struct RecordWeight;
+pub struct RecordWeight;
 
 impl Weighter<(SegmentId, u32), Bytes> for RecordWeight {
     fn weight(&self, _key: &(SegmentId, u32), value: &Bytes) -> u64 {

@@ -6,11 +6,17 @@ use std::time::Duration;
 /// Tells size and free space of the object store, bytes, where that is known.
 pub type Capacity = Arc<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
+/// Called with the name of each place where a crash is worth trying. Where it says yes, the task that came there
+/// goes no further: whoever simulates the crash then drops the engine and everything it started.
+pub type CrashPoints = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
+
 /// Settings of one shard's engine.
 #[derive(Clone)]
 pub struct Config {
     /// For the free space that volumes without a limit show.
     pub capacity: Option<Capacity>,
+    /// For simulation.
+    pub crash_points: Option<CrashPoints>,
     /// Shard number, in every frame of the log.
     pub shard: u32,
     /// Limit of the cache of keys (names, attributes, pointers), bytes.
@@ -42,6 +48,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             capacity: None,
+            crash_points: None,
             shard: 1,
             key_cache_bytes: 256 << 20,
             record_cache_bytes: 512 << 20,
@@ -55,6 +62,15 @@ impl Default for Config {
             // Less than a client's first retransmission (NFS over TCP: 60 s), more than a checkpoint takes.
             log_wait: Duration::from_secs(10),
             volume_keep: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl Config {
+    /// A place where a crash is worth trying.
+    pub async fn crash_point(&self, name: &'static str) {
+        if self.crash_points.as_ref().is_some_and(|crashes| crashes(name)) {
+            std::future::pending().await
         }
     }
 }

@@ -1,20 +1,195 @@
 //! The engine as programs hold it.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
-use tarn_wal::Log;
+use tarn_data::Salt;
+use tarn_meta::{MetaOpener, MetaStore};
+use tarn_vfs::HandleKey;
+use tarn_wal::{Log, LogError};
 
-use crate::core::Core;
+use crate::admin::VolumeSpec;
+use crate::cache::Caches;
+use crate::checkpoint::{Beginning, CheckpointError, Done, Keeper};
+use crate::core::{Core, Health, Identity, Numbers};
+use crate::error::OpenError;
+use crate::open::Parts;
+use crate::overlay::{Stack, StackCell};
+use crate::owner::{Held, Register, Tenure};
+use crate::recovery::Rebuilt;
+use crate::segments::Segments;
+use crate::value::{NotifyRecord, ShardState};
+use crate::volumes::VolumeTable;
+
+/// Tries of the last checkpoint before the log keeps what the store did not take.
+const LAST_TRIES: u32 = 3;
+/// Pause between them, and while the log's last flush runs.
+const LAST_PAUSE: Duration = Duration::from_millis(200);
 
 /// One shard, open for writing. Implements [`tarn_vfs::FileSystem`].
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) core: Arc<Core>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) tenure: Arc<Tenure>,
+}
+
+/// What an opening has made.
+pub(crate) struct Assembly<'a> {
+    pub parts: &'a Parts,
+    pub register: Register,
+    pub held: Held,
+    pub opener: Arc<dyn MetaOpener>,
+    pub meta: Arc<dyn MetaStore>,
+    pub salt: Salt,
+    pub state: ShardState,
+    pub rebuilt: Rebuilt,
+    pub log: Arc<Log>,
+    /// Clients that held locks in a log that is lost.
+    pub notify: Vec<NotifyRecord>,
 }
 
 impl Engine {
     /// The write log, for whoever drives its flushes.
     pub fn log(&self) -> &Arc<Log> {
         &self.core.log
+    }
+
+    /// Puts the parts together and starts the background tasks.
+    pub(crate) fn assemble(made: Assembly<'_>) -> Result<Arc<Engine>, OpenError> {
+        let Assembly { parts, register, held, opener, meta, salt, state, rebuilt, log, notify } = made;
+        let (world, config) = (parts.world.clone(), parts.config.clone());
+        let identity = Identity {
+            incarnation: held.owner.incarnation,
+            owner_epoch: held.owner.epoch,
+            handle_key: HandleKey(held.secrets.handle),
+            shard_key: held.secrets.shard.clone(),
+        };
+        let segments = Segments::new(parts.store.clone());
+        segments.note_salt(held.owner.epoch, salt);
+        let stack = Stack { generations: rebuilt.generations, view: meta.view(), version: 0 };
+        let core = Arc::new(Core {
+            identity,
+            log,
+            stack: StackCell::new(stack),
+            gate: Default::default(),
+            exchange_pause: Default::default(),
+            stripes: Default::default(),
+            caches: Caches::new(config.key_cache_bytes, config.record_cache_bytes),
+            volumes: VolumeTable::default(),
+            deleted: Default::default(),
+            admin: Default::default(),
+            read_ahead: Default::default(),
+            once: rebuilt.once,
+            session: rebuilt.session,
+            numbers: Numbers {
+                next_inode: AtomicU64::new(rebuilt.next_inode),
+                next_volume: AtomicU32::new(rebuilt.next_volume),
+            },
+            segments,
+            health: Health::default(),
+            checkpoint_due: Default::default(),
+            log_trimmed: Default::default(),
+            world: world.clone(),
+            config,
+        });
+        for (id, found) in rebuilt.volumes {
+            if found.record.deleted.is_some() {
+                core.deleted.lock().insert(id, (found.record, found.usage));
+            } else {
+                let mounted = core.mount_volume(id, found.record, found.usage);
+                mounted.map_err(|_| OpenError::Damaged(format!("the key of volume {}", id.0)))?;
+            }
+        }
+        if !notify.is_empty() {
+            let clients = notify.into_iter().map(|record| (record.client, record.callback)).collect();
+            core.session.lost(clients, world.clock.steady() + core.config.grace);
+        }
+        let tenure = Arc::new(Tenure::new(register, held));
+        let epoch = core.identity.owner_epoch;
+        let beginning = Beginning { opener, meta, tenure: tenure.clone(), epoch, salt, state };
+        let keeper = Keeper::new(core.clone(), beginning);
+        let engine = Arc::new(Engine { core, keeper, tenure });
+        engine.start();
+        Ok(engine)
+    }
+
+    fn start(&self) {
+        self.keeper.start();
+        let (core, world) = (self.core.clone(), self.core.world.clone());
+        let heartbeat = core.config.heartbeat;
+        let deposed = move || core.health.deposed.store(true, Ordering::Relaxed);
+        let watch = self.tenure.clone().watch(world.clone(), heartbeat, deposed);
+        world.spawn.spawn("heartbeat", Box::pin(watch));
+    }
+
+    /// Makes the first volume unless an interrupted creation has. Nobody drives the log's flushes yet.
+    pub(crate) async fn create_first(&self, first: VolumeSpec) -> Result<(), OpenError> {
+        if !self.volume_list().is_empty() {
+            return Ok(());
+        }
+        let mut creating = pin!(self.create_volume(first));
+        let created = std::future::poll_fn(|cx| match creating.as_mut().poll(cx) {
+            Poll::Pending => {
+                self.core.log.flush_now();
+                creating.as_mut().poll(cx)
+            }
+            ready => ready,
+        });
+        created.await.map(|_| ()).map_err(|error| OpenError::Volume(error.to_string()))
+    }
+
+    /// Brings everything answered so far into the store.
+    pub async fn checkpoint(&self) -> Result<Done, CheckpointError> {
+        self.keeper.sync().await
+    }
+
+    /// The error that keeps checkpoints from succeeding, if any, and what the last success did.
+    pub fn last_checkpoint(&self) -> (Option<String>, Done) {
+        self.keeper.last()
+    }
+
+    /// Ends use: a last checkpoint, the owner record closed, the log closed clean. Front ends have stopped; whoever
+    /// drives the log's flushes goes on until this returns.
+    ///
+    /// If the store does not take the last checkpoint, the log keeps what it holds and is closed clean all the same:
+    /// the next opening needs it.
+    pub async fn close(&self) -> Result<(), CheckpointError> {
+        self.keeper.stop();
+        let saved = self.last_checkpoints().await;
+        let position = self.core.log.appended();
+        self.core.log.wait(position).await?;
+        if saved.is_ok() {
+            self.core.config.crash_point("before the owner record is closed").await;
+            if let Err(error) = self.tenure.close(position).await {
+                tracing::warn!(%error, "the owner record could not be closed; the next opening needs this log");
+            }
+        }
+        self.tenure.end();
+        self.core.config.crash_point("before the log is closed").await;
+        loop {
+            match self.core.log.close_clean(position) {
+                Err(LogError::Busy) => self.core.world.clock.sleep(LAST_PAUSE / 10).await,
+                closed => break closed?,
+            }
+        }
+        self.keeper.close_meta().await;
+        saved
+    }
+
+    async fn last_checkpoints(&self) -> Result<(), CheckpointError> {
+        let mut tries = 1;
+        loop {
+            match self.keeper.sync_finally().await {
+                Err(CheckpointError::Store(_) | CheckpointError::Meta(_)) if tries < LAST_TRIES => {}
+                outcome => return outcome,
+            }
+            self.core.world.clock.sleep(LAST_PAUSE).await;
+            tries += 1;
+        }
     }
 }

@@ -94,6 +94,11 @@ impl Encoded {
 }
 
 impl Entry {
+    /// Whether it changes anything that belongs into the store, and not session state only.
+    pub fn changes_store(&self) -> bool {
+        !(self.keys.is_empty() && self.data.is_empty() && self.usage.is_empty() && self.discards.is_empty())
+    }
+
     /// Bytes of data that follow the head.
     pub fn data_len(&self) -> usize {
         self.data

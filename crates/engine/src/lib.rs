@@ -3,26 +3,43 @@
 
 mod admin;
 mod cache;
+mod checkpoint;
 pub mod config;
+#[cfg(test)]
+mod conformance;
 mod core;
 mod engine;
 mod entry;
+mod error;
 mod fetch;
 mod filesystem;
 mod hash;
+mod judge;
 mod key;
 mod once;
+mod open;
 mod ops;
+mod orphans;
 mod overlay;
+mod owner;
 mod readahead;
+mod recovery;
 mod run;
 mod segments;
 mod session;
 mod stripes;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod value;
 mod volumes;
 
 pub use admin::{AdminError, VolumeSpec, VolumeStatus};
-pub use config::Config;
+pub use checkpoint::{CheckpointError, Done};
+pub use config::{Config, CrashPoints};
 pub use engine::Engine;
+pub use error::OpenError;
+pub use judge::{OWNER_RECORD, judge_without_log};
+pub use open::{MetaFactory, OpenOptions, Parts, RecoveryReport, slate};

@@ -166,6 +166,10 @@ impl Core {
         pins: &Pins,
         token: Option<OnceToken>,
     ) -> Result<Reply<O::Out>, Need> {
+        // Who has been deposed answers nothing: what it would show may not be the present any more.
+        if self.health.deposed.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(Err(Done::now(Errno::TryLater.into())));
+        }
         loop {
             let held = locks.clone();
             let guards = self.stripes.lock(&held);
@@ -282,34 +286,10 @@ impl Core {
         for (key, value) in keys {
             open.put(key, OverlayValue { value, barrier });
         }
-        self.apply_data(&open, entry, appended.place, head as u32);
+        let spill = self.overlay_ram_bytes() > self.config.overlay_bytes;
+        apply_data(&open, entry, appended.place, head as u32, spill);
         self.note_progress(&open);
         Ok(appended.position)
-    }
-
-    /// Applies discards and data of an entry whose payload lies at `place` in the log, data from `data_at` on.
-    pub fn apply_data(&self, open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, data_at: u32) {
-        for (volume, map, records) in &entry.discards {
-            open.discard(*volume, *map, records.clone());
-        }
-        let spill = self.overlay_ram_bytes() > self.config.overlay_bytes;
-        let mut at = place.start + data_at;
-        for change in &entry.data {
-            let len = change.payload.len();
-            let source = match &change.payload {
-                Payload::Zero(_) => Source::Zero,
-                Payload::Bytes(_) if spill => {
-                    Source::Log(tarn_wal::LogPlace { frame: place.frame, start: at, len })
-                }
-                // A buffer of its own size: the receive buffer or frame is not kept (engine rule 13).
-                Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
-            };
-            if matches!(change.payload, Payload::Bytes(_)) {
-                at += len;
-            }
-            let extent = Extent { start: change.start, end: change.start + len, source };
-            open.write(change.key, change.generation, change.new, extent);
-        }
     }
 
     fn reserve_usage(&self, entry: &Entry) -> Result<(), Errno> {
@@ -341,6 +321,30 @@ impl Core {
     /// `position`, or nothing if it is durable already.
     pub fn pending(&self, position: Position) -> Position {
         if position <= self.log.durable() { Position::ZERO } else { position }
+    }
+}
+
+/// Applies discards and data of an entry whose payload lies at `place` in the log, data from `data_at` on.
+///
+/// `spill`: bytes stay in the log, to be read back.
+pub fn apply_data(open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, data_at: u32, spill: bool) {
+    for (volume, map, records) in &entry.discards {
+        open.discard(*volume, *map, records.clone());
+    }
+    let mut at = place.start + data_at;
+    for change in &entry.data {
+        let len = change.payload.len();
+        let source = match &change.payload {
+            Payload::Zero(_) => Source::Zero,
+            Payload::Bytes(_) if spill => Source::Log(tarn_wal::LogPlace { frame: place.frame, start: at, len }),
+            // A buffer of its own size: the receive buffer or frame is not kept (engine rule 13).
+            Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
+        };
+        if matches!(change.payload, Payload::Bytes(_)) {
+            at += len;
+        }
+        let extent = Extent { start: change.start, end: change.start + len, source };
+        open.write(change.key, change.generation, change.new, extent);
     }
 }
 

@@ -36,7 +36,8 @@ impl Core {
         }
         let entry = Entry { closes: true, ..Entry::default() };
         let last = self.append_gated(&entry, None, true)?;
-        let usage = self.volumes.all().iter().map(|volume| (volume.id, volume.usage.get())).collect();
+        let mut usage: Vec<_> = self.volumes.all().iter().map(|volume| (volume.id, volume.usage.get())).collect();
+        usage.extend(self.deleted.lock().iter().map(|(id, (_, usage))| (*id, usage.get())));
         let next_inode = self.numbers.next_inode.load(Ordering::Relaxed);
         let next_volume = self.numbers.next_volume.load(Ordering::Relaxed);
         let next = end_generation(&open, last, (next_inode, next_volume), usage, self.world.clock.steady());

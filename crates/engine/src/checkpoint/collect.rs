@@ -60,7 +60,8 @@ pub async fn collect(
     let changed = |key: &Key| keys.binary_search_by_key(key, |(held, _)| *held).ok().map(|at| keys[at].1.clone());
     let maps = map_ends(core, view, generation, &changed, &records).await?;
 
-    let mut wanted: BTreeSet<Key> = keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
+    let mut wanted: BTreeSet<Key> =
+        keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
     for ((volume, map, record), _) in &records {
         let fresh = maps.get(&(*volume, *map)).is_some_and(|end| end.inode.generation > generation.after);
         if !fresh {

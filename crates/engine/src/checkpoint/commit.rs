@@ -60,7 +60,7 @@ impl Keeper {
             return Err(error);
         }
         self.core.segments.done(changes.len());
-        self.core.crash_point("the batch is durable").await;
+        self.core.config.crash_point("the batch is durable").await;
         let done = Done {
             position: closed.last,
             keys: collected.keys.len() as u64,
@@ -99,7 +99,7 @@ impl Keeper {
             return Err(CheckpointError::Deposed);
         }
         let meta = self.ready(turn).await?;
-        self.core.crash_point("before the batch").await;
+        self.core.config.crash_point("before the batch").await;
         let Err(error) = meta.commit(batch).await else {
             turn.state = state;
             return Ok(());
@@ -116,7 +116,7 @@ impl Keeper {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
-            self.core.crash_point("before opening the metadata store again").await;
+            self.core.config.crash_point("before opening the metadata store again").await;
             match self.ready(turn).await {
                 Ok(_) if turn.state == state => return Ok(()),
                 Ok(_) => return Err(error.into()),

@@ -46,7 +46,7 @@ impl Keeper {
         match self.core.append_session_image() {
             Ok(position) => {
                 log.wait(position).await?;
-                self.core.crash_point("the session image is durable").await;
+                self.core.config.crash_point("the session image is durable").await;
                 log.trim(upto)?;
             }
             Err(LogError::Full | LogError::Busy) => {
@@ -60,7 +60,7 @@ impl Keeper {
             Err(error) => return Err(error.into()),
         }
         self.core.log_trimmed.notify_waiters();
-        self.core.crash_point("the log is trimmed").await;
+        self.core.config.crash_point("the log is trimmed").await;
         Ok(())
     }
 }

@@ -16,11 +16,7 @@ use crate::overlay::{DirtyRecord, Source};
 /// Records merged at once: bounds the memory that old content takes.
 const RECORDS_AT_ONCE: usize = 64;
 
-pub async fn store_records(
-    core: &Core,
-    collected: &Collected,
-    packer: &mut Packer<'_>,
-) -> Result<(), CheckpointError> {
+pub async fn store_records(core: &Core, collected: &Collected, packer: &mut Packer<'_>) -> Result<(), CheckpointError> {
     for part in collected.records.chunks(RECORDS_AT_ONCE) {
         let wanted: Vec<(VolumeId, RecordPointer)> =
             part.iter().filter_map(|due| needed(due).map(|pointer| (due.key.0, pointer))).collect();
@@ -39,12 +35,7 @@ fn needed(due: &Due) -> Option<RecordPointer> {
     due.base.filter(|base| !due.dirty.covers(base.plain))
 }
 
-fn merge(
-    core: &Core,
-    dirty: &DirtyRecord,
-    base: Option<Bytes>,
-    record_size: u32,
-) -> Result<Bytes, CheckpointError> {
+fn merge(core: &Core, dirty: &DirtyRecord, base: Option<Bytes>, record_size: u32) -> Result<Bytes, CheckpointError> {
     let end = dirty.extents.last().map_or(0, |extent| extent.end).min(record_size) as usize;
     let base = base.unwrap_or_default();
     let mut out = BytesMut::zeroed(end.max(base.len()));

@@ -18,6 +18,9 @@ mod merge;
 mod pack;
 mod table;
 
+pub(crate) use close::end_generation;
+pub(crate) use pack::RESERVE;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -210,7 +213,7 @@ impl Keeper {
     ) -> Result<Done, CheckpointError> {
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         self.core.log.wait(closed.last).await?;
-        self.core.crash_point("checkpoint begins").await;
+        self.core.config.crash_point("checkpoint begins").await;
         self.ready(turn).await?;
         let collected = collect::collect(&self.core, &stack.view, generation).await?;
         let mut packer = pack::Packer::new(self, turn);
@@ -225,7 +228,7 @@ impl Keeper {
                 return Err(error);
             }
         };
-        self.core.crash_point("segments are written").await;
+        self.core.config.crash_point("segments are written").await;
         self.finish(turn, stack, generation.number, closed, collected, packed, finally).await
     }
 

@@ -26,7 +26,7 @@ use crate::segments::Family;
 /// PUTs at once.
 const PUTS_MAX: usize = 4;
 /// Segment numbers reserved beyond those in use.
-pub(super) const RESERVE: u32 = 64;
+pub(crate) const RESERVE: u32 = 64;
 
 type Put = Pin<Box<dyn Future<Output = (SegmentId, Result<(), StoreError>)> + Send>>;
 

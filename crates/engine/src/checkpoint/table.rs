@@ -67,7 +67,9 @@ impl<'a> Table<'a> {
                     Some(forward) => moved.push((forward, pointer.stored)),
                     None => self.core.damaged(&Key::segment(pointer.segment), "a pointer names a record not forwarded"),
                 },
-                SegmentState::Live | SegmentState::Condemned { .. } => self.bury(pointer.segment, pointer.index, pointer.stored),
+                SegmentState::Live | SegmentState::Condemned { .. } => {
+                    self.bury(pointer.segment, pointer.index, pointer.stored)
+                }
             }
         }
         self.load(moved.iter().map(|(forward, _)| forward.segment)).await?;
@@ -135,8 +137,7 @@ impl<'a> Table<'a> {
             if self.take_away(record) {
                 target.live.insert(record.new_index);
                 target.live_bytes += u64::from(record.stored);
-                let forward =
-                    Forward { segment: object.segment, index: record.new_index, offset: record.new_offset };
+                let forward = Forward { segment: object.segment, index: record.new_index, offset: record.new_offset };
                 self.forward(record, forward);
             }
         }
@@ -186,9 +187,7 @@ impl<'a> Table<'a> {
         for (segment, value) in self.segments {
             let empty = |forwarding: &Forwarding| forwarding.records.is_empty();
             let value = value.filter(|value| match &value.state {
-                SegmentState::Forwarding(forwarding) => {
-                    !empty(forwarding) || forwarding.condemned_at_ms.is_some()
-                }
+                SegmentState::Forwarding(forwarding) => !empty(forwarding) || forwarding.condemned_at_ms.is_some(),
                 SegmentState::Live | SegmentState::Condemned { .. } => true,
             });
             out.insert(Key::segment(segment), value.map(|value| Bytes::from(value.encode())));

@@ -80,7 +80,7 @@ impl DirtyRecord {
         let mut at = 0;
         for extent in &self.extents {
             if extent.start > at {
-                return false;
+                break;
             }
             at = extent.end;
         }

@@ -167,6 +167,15 @@ impl Tenure {
         }
     }
 
+    /// Writes that the creation has come to its end.
+    pub async fn created(&self) -> Result<(), OwnerError> {
+        let held = self.held.lock().clone();
+        let owner = Owner { state: OwnerState::Open, ..held.owner.clone() };
+        let held = self.register.replace(&held, owner).await?;
+        *self.held.lock() = held;
+        Ok(())
+    }
+
     /// Writes that everything up to `position`, the last one given out, is in the store.
     pub async fn close(&self, position: tarn_base::ids::Position) -> Result<(), OwnerError> {
         let held = self.held.lock().clone();

@@ -4,8 +4,8 @@
 //! - They wait until the batch that holds them is durable; a checkpoint that fails leaves them waiting.
 
 use tarn_base::ids::SegmentId;
-use tarn_data::{Salt, SegmentObject};
 use tarn_base::ids::Uuid;
+use tarn_data::{Salt, SegmentObject};
 
 use super::Segments;
 

@@ -23,7 +23,7 @@ use crate::key::Key;
 use crate::value::{SaltRecord, VolumeRecord};
 use tarn_meta::MetaError;
 
-pub use change::{Moved, SegmentChange};
+pub use change::{Moved, NewObject, SegmentChange};
 
 /// Prepared keys kept: one per segment that is being read.
 const KEYS_MAX: usize = 4096;

@@ -87,9 +87,7 @@ impl Core {
 
     /// Brings records into the cache ahead of their use; errors are left to whoever needs them.
     pub fn prefetch(self: &Arc<Self>, wants: Vec<(VolumeId, RecordPointer)>) {
-        let missing = |pointer: &RecordPointer| {
-            self.caches.records.peek(&(pointer.segment, pointer.index)).is_none()
-        };
+        let missing = |pointer: &RecordPointer| self.caches.records.peek(&(pointer.segment, pointer.index)).is_none();
         let wants: Vec<_> = wants.into_iter().filter(|(_, pointer)| missing(pointer)).collect();
         if wants.is_empty() {
             return;
@@ -287,7 +285,9 @@ fn spans(mut wants: Vec<(SegmentId, Want)>) -> Vec<Span> {
         let (start, end) = (want.offset, want.offset + u64::from(want.pointer.stored));
         match out.last_mut() {
             Some(span)
-                if span.object == object && start <= span.end + GAP_MAX && end.max(span.end) - span.start <= RANGE_MAX =>
+                if span.object == object
+                    && start <= span.end + GAP_MAX
+                    && end.max(span.end) - span.start <= RANGE_MAX =>
             {
                 span.end = span.end.max(end);
                 span.wants.push(want);

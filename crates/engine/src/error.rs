@@ -1,0 +1,86 @@
+//! Why the engine does not open: who is to blame, and what to do.
+
+use tarn_base::ids::Uuid;
+use tarn_meta::MetaError;
+use tarn_store::StoreError;
+use tarn_wal::LogError;
+
+use crate::owner::{OwnerError, RecordError};
+
+/// Why a store could not be created or opened. Nothing was changed, unless it says so.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no Tarn store here, or its creation was interrupted; create it first")]
+    NotCreated,
+    #[error("there is a Tarn store here already; open it, or choose another place")]
+    Exists,
+    #[error("the master key does not open this store; give the key it was created with")]
+    WrongKey,
+    #[error("this store has format version {0}, which is newer than this program; use a newer tarn")]
+    Newer(u32),
+    #[error(
+        "this store is open on another node, whose log is {owner}; start there, or bring that log here, or take the \
+         store over without it (--take): what only that log holds is then lost"
+    )]
+    Elsewhere { owner: Uuid },
+    #[error("another node opened or took this store at the same time; if it is meant to run here, stop that one first")]
+    Taken,
+    #[error("the log here belongs to another store; give this store an empty place for its log")]
+    ForeignLog,
+    #[error(
+        "the log here holds changes that never reached this store, which was taken over since; keep it for salvage, and \
+         give this store an empty place for its log"
+    )]
+    StaleLog,
+    #[error(
+        "this store is older than its log: it was put back to an earlier state; open it without this log (--accept-loss) \
+         only if that is what you want"
+    )]
+    StoreOlder,
+    #[error("{0}; move the log away and open with --accept-loss to go on without what only it holds")]
+    LogDamaged(LogError),
+    #[error("{0}")]
+    Log(LogError),
+    #[error("the store is damaged: {0}; look at it with `tarn fsck`")]
+    Damaged(String),
+    #[error("the store could not be reached: {0}")]
+    Store(StoreError),
+    #[error("the store could not be reached: {0}")]
+    Meta(MetaError),
+    #[error("the first volume could not be made: {0}")]
+    Volume(String),
+    #[error("the numbers of owner epochs or incarnations are used up")]
+    UsedUp,
+}
+
+impl From<OwnerError> for OpenError {
+    fn from(error: OwnerError) -> OpenError {
+        match error {
+            OwnerError::Store(error) => OpenError::Store(error),
+            OwnerError::Record(RecordError::Newer(version)) => OpenError::Newer(version),
+            OwnerError::Record(RecordError::WrongKey) => OpenError::WrongKey,
+            OwnerError::Record(RecordError::Damaged(error)) => OpenError::Damaged(format!("the owner record: {error}")),
+            OwnerError::Lost => OpenError::Taken,
+        }
+    }
+}
+
+impl From<LogError> for OpenError {
+    fn from(error: LogError) -> OpenError {
+        match error {
+            LogError::Damaged { .. } => OpenError::LogDamaged(error),
+            LogError::WrongKey { .. } => OpenError::WrongKey,
+            other => OpenError::Log(other),
+        }
+    }
+}
+
+impl From<MetaError> for OpenError {
+    fn from(error: MetaError) -> OpenError {
+        match error {
+            MetaError::Fenced(_) => OpenError::Taken,
+            MetaError::Damaged(what) => OpenError::Damaged(what),
+            other => OpenError::Meta(other),
+        }
+    }
+}

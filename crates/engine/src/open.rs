@@ -1,0 +1,354 @@
+//! Creating and opening a shard.
+//!
+//! Steps, each of which may be the last one that happens; what follows a crash begins again at the first:
+//! 1. The owner record is read, the log opened, and whether the two go together is decided. Nothing is written but the
+//!    header of a log that was blank.
+//! 2. The owner record is replaced: a new owner epoch, perhaps a new incarnation. Whoever had it before is deposed.
+//! 3. The metadata store is opened, which fences whoever wrote to it before; P and the volumes are read.
+//! 4. The log is replayed over that.
+//! 5. Objects under reserved numbers that nothing names are deleted, by name.
+//! 6. The opening batch: the epoch's salt and its first reserved segment numbers.
+//! 7. The log is started; operations may run.
+
+use std::sync::Arc;
+
+use tarn_base::crypto::Key;
+use tarn_base::ids::{Position, Uuid};
+use tarn_base::world::World;
+use tarn_meta::slate::{SlateOpener, SlateOptions};
+use tarn_meta::{Batch, MetaOpener, MetaStore};
+use tarn_store::Store;
+use tarn_store::sealed::SealedStore;
+use tarn_wal::{CreateOptions, Log, LogDevice, LogError, Recovery, Wake};
+
+use crate::admin::VolumeSpec;
+use crate::checkpoint::RESERVE;
+use crate::config::Config;
+use crate::engine::{Assembly, Engine};
+use crate::error::OpenError;
+use crate::key::Key as MetaKey;
+use crate::orphans::remove_orphans;
+use crate::owner::{Claim, Held, Owner, OwnerState, Register, Secrets, is_log_of, log_id};
+use crate::recovery::{Base, Rebuilt, Replay};
+use crate::value::{SaltRecord, ShardState};
+
+/// Makes the opener of the metadata store that lies in the shard's store, under the shard's key.
+pub type MetaFactory = Arc<dyn Fn(Arc<dyn Store>, &Key) -> Arc<dyn MetaOpener> + Send + Sync>;
+
+/// Metadata in SlateDB, every object sealed under the shard's key.
+pub fn slate(world: World, options: SlateOptions) -> MetaFactory {
+    Arc::new(move |store, shard| {
+        let sealed = SealedStore::new(store, shard.derive(b"", &[b"tarn metadata objects 1"]), world.random.clone());
+        Arc::new(SlateOpener::new(Arc::new(sealed), "meta", world.clone(), options.clone()))
+    })
+}
+
+/// How far numbers jump after an opening that may have lost answered entries (engine rule 18).
+const INODES_SKIPPED: u64 = 1 << 32;
+/// Volume numbers have 32 bits, and nobody makes as many in a lineage.
+const VOLUMES_SKIPPED: u32 = 1 << 16;
+
+/// What an engine is made of.
+#[derive(Clone)]
+pub struct Parts {
+    pub world: World,
+    /// The shard's part of the object store.
+    pub store: Arc<dyn Store>,
+    pub meta: MetaFactory,
+    /// The device of the write log: blank, or with a log on it.
+    pub log: Arc<dyn LogDevice>,
+    pub master: Key,
+    pub config: Config,
+}
+
+/// How to open.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Take the shard from a node whose log is out of reach.
+    pub take: bool,
+    /// Go on although the log that holds the newest changes is lost.
+    pub accept_loss: bool,
+    /// Called when the log wants to be flushed; see [`tarn_wal::Log`].
+    pub wake: Wake,
+}
+
+impl OpenOptions {
+    pub fn new(wake: Wake) -> OpenOptions {
+        OpenOptions { take: false, accept_loss: false, wake }
+    }
+}
+
+/// What an opening found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// It followed a clean close.
+    pub clean: bool,
+    /// It was opened without the log that may hold more.
+    pub taken: bool,
+    pub owner_epoch: u32,
+    pub incarnation: u32,
+    /// P of the store as it was found.
+    pub position: Position,
+    /// The last position that was recovered.
+    pub last: Position,
+    /// Entries applied over the store, and their bytes.
+    pub entries: u64,
+    pub bytes: u64,
+    /// Objects deleted that nothing named.
+    pub orphans: u64,
+    /// Locks and remembered outcomes were lost with the log.
+    pub session_lost: bool,
+}
+
+/// What record and log, read together, ask for.
+struct Plan {
+    log: Recovery,
+    held: Held,
+    /// The log is the one the record names.
+    own: bool,
+    clean: bool,
+    taken: bool,
+    incarnation: u32,
+}
+
+impl Engine {
+    /// Creates a store with a first volume and opens it. A creation that was interrupted is continued.
+    pub async fn create(
+        parts: Parts,
+        first: VolumeSpec,
+        wake: Wake,
+    ) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
+        let register = Register::new(parts.store.clone(), parts.master.clone(), parts.world.clone());
+        let held = match register.read().await? {
+            Some(held) if held.owner.state != OwnerState::New => return Err(OpenError::Exists),
+            Some(held) => held,
+            None => register.create(new_owner(&parts.world), new_secrets(&parts.world)).await?,
+        };
+        parts.config.crash_point("the owner record is created").await;
+        let (engine, report) = open(&parts, register, held, OpenOptions::new(wake)).await?;
+        engine.create_first(first).await?;
+        parts.config.crash_point("the first volume is created").await;
+        engine.tenure.created().await?;
+        Ok((engine, report))
+    }
+
+    /// Opens a store for writing and recovers what its log holds.
+    pub async fn open(parts: Parts, options: OpenOptions) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
+        let register = Register::new(parts.store.clone(), parts.master.clone(), parts.world.clone());
+        match register.read().await? {
+            Some(held) if held.owner.state != OwnerState::New => open(&parts, register, held, options).await,
+            _ => Err(OpenError::NotCreated),
+        }
+    }
+}
+
+async fn open(
+    parts: &Parts,
+    register: Register,
+    held: Held,
+    options: OpenOptions,
+) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
+    let config = &parts.config;
+    let mut plan = plan(parts, held, &options)?;
+    if plan.taken {
+        plan.held = claim(parts, &register, &plan).await?;
+    }
+    let held = register.replace(&plan.held, next_owner(&plan)?).await?;
+    config.crash_point("the owner record names us").await;
+    let opener = (parts.meta)(parts.store.clone(), &held.secrets.shard);
+    let meta = opener.open().await?;
+    let base = match Base::read(&meta.view()).await? {
+        Some(base) => base,
+        None if held.owner.state == OwnerState::New => Base::new(),
+        None => return Err(OpenError::Damaged("the shard's state is missing".into())),
+    };
+    let position = base.state.position;
+    if plan.own && plan.log.trimmed() > position {
+        return Err(OpenError::StoreOlder);
+    }
+    let (state, notify) = (base.state.clone(), base.notify.clone());
+    let replay = Replay::new(base, config.overlay_bytes, parts.world.clock.steady());
+    let mut rebuilt = replay.run(&mut plan.log)?;
+    if plan.taken || (!plan.clean && rebuilt.exposes_answers()) {
+        rebuilt.next_inode += INODES_SKIPPED;
+        rebuilt.next_volume += VOLUMES_SKIPPED;
+    }
+    config.crash_point("the log is replayed").await;
+    let orphans = remove_orphans(&parts.store, &meta.view(), &state).await?;
+    let (salt, state) = opening_batch(parts, &*meta, &held.owner, &state, &rebuilt).await?;
+    config.crash_point("the opening batch is durable").await;
+    let last = plan.log.last().unwrap_or_default().max(position).max(held_closed(&plan));
+    let mut report = report(&plan, &held.owner, &rebuilt, (position, last), orphans);
+    report.session_lost = !plan.own && !notify.is_empty();
+    let sequence = if last.incarnation() == plan.incarnation { last.sequence() + 1 } else { 1 };
+    let log = plan.log.start(plan.incarnation, sequence, options.wake)?;
+    config.crash_point("the log is started").await;
+    let notify = if plan.own { Vec::new() } else { notify };
+    let assembly = Assembly { parts, register, held, opener, meta, salt, state, rebuilt, log, notify };
+    Ok((Engine::assemble(assembly)?, report))
+}
+
+fn held_closed(plan: &Plan) -> Position {
+    plan.held.owner.closed
+}
+
+fn new_owner(world: &World) -> Owner {
+    Owner {
+        store: Uuid(world.random_bytes()),
+        state: OwnerState::New,
+        epoch: 0,
+        incarnation: 0,
+        node: Uuid::default(),
+        lineage: 0,
+        lineage_from: Position::ZERO,
+        closed: Position::ZERO,
+        claim: None,
+    }
+}
+
+fn new_secrets(world: &World) -> Secrets {
+    Secrets { shard: Key::new(world.random_bytes()), handle: world.random_bytes() }
+}
+
+/// Decides whether record and log go together. Writes nothing but the header of a blank log.
+fn plan(parts: &Parts, held: Held, options: &OpenOptions) -> Result<Plan, OpenError> {
+    let owner = held.owner.clone();
+    let may_take = options.take || options.accept_loss;
+    let free = owner.state != OwnerState::Open;
+    let mut log = match Log::open(parts.log.clone(), &parts.master) {
+        Err(LogError::Blank { .. }) if !free && !may_take => return Err(OpenError::Elsewhere { owner: owner.node }),
+        Err(LogError::Blank { .. }) => new_log(parts, &owner.store)?,
+        opened => opened?,
+    };
+    if !is_log_of(&owner.store, &log.id()) || log.shard() != parts.config.shard {
+        return Err(OpenError::ForeignLog);
+    }
+    let own = log.id() == owner.node;
+    if !own && !free && !may_take {
+        return Err(OpenError::Elsewhere { owner: owner.node });
+    }
+    // A store that needs no log is not made to need one before it is known to be whole.
+    if (!own || free) && log.incarnation() > 0 {
+        let mut changes = false;
+        log.replay(|entry| {
+            let (entry, _) = crate::entry::Entry::decode(&entry.payload).map_err(undecodable)?;
+            changes |= entry.changes_store();
+            Ok::<(), LogError>(())
+        })?;
+        if !own && changes {
+            return Err(OpenError::StaleLog);
+        }
+    }
+    let known = owner.incarnation.max(log.incarnation());
+    let clean = match (own, owner.state) {
+        (_, OwnerState::New) => false,
+        (true, OwnerState::Closed) => {
+            log.clean() && log.incarnation() == known && log.last().is_some_and(|last| last >= owner.closed)
+        }
+        // It was closed while the store was away: the log has everything.
+        (true, OwnerState::Open) => log.clean() && log.incarnation() == known,
+        (false, _) => free && log.incarnation() == 0,
+    };
+    let incarnation = if clean { known } else { known + 1 };
+    if incarnation > Position::INCARNATION_MAX {
+        return Err(OpenError::UsedUp);
+    }
+    Ok(Plan { log, held, own, clean, taken: !own && !free, incarnation: incarnation.max(1) })
+}
+
+fn undecodable(error: tarn_base::codec::DecodeError) -> LogError {
+    LogError::Damaged { offset: 0, reason: format!("an entry: {error}") }
+}
+
+/// A log on a blank device.
+fn new_log(parts: &Parts, store: &Uuid) -> Result<Recovery, OpenError> {
+    let options = CreateOptions {
+        id: log_id(store, parts.world.random_bytes()),
+        shard: parts.config.shard,
+        master: &parts.master,
+        log_key: Key::new(parts.world.random_bytes()),
+        wrap_nonce: parts.world.random_bytes(),
+    };
+    Log::create(parts.log.clone(), options)?;
+    Ok(Log::open(parts.log.clone(), &parts.master)?)
+}
+
+/// Says in the record that we take the shard, and waits until its owner must have seen that.
+async fn claim(parts: &Parts, register: &Register, plan: &Plan) -> Result<Held, OpenError> {
+    let claim = Claim { node: plan.log.id(), nonce: parts.world.random_u64() };
+    tracing::warn!(owner = %plan.held.owner.node, "taking the store over without the log that holds its newest changes");
+    let claimed = Owner { claim: Some(claim), ..plan.held.owner.clone() };
+    let held = register.replace(&plan.held, claimed).await?;
+    parts.config.crash_point("the store is claimed").await;
+    parts.world.clock.sleep(parts.config.heartbeat * 2).await;
+    Ok(held)
+}
+
+/// The record with us as owner.
+fn next_owner(plan: &Plan) -> Result<Owner, OpenError> {
+    let before = &plan.held.owner;
+    let mut owner = Owner {
+        // A creation stays one until its volume is there.
+        state: if before.state == OwnerState::New { OwnerState::New } else { OwnerState::Open },
+        epoch: before.epoch.checked_add(1).ok_or(OpenError::UsedUp)?,
+        incarnation: plan.incarnation,
+        node: plan.log.id(),
+        claim: None,
+        ..before.clone()
+    };
+    if plan.taken {
+        owner.lineage += 1;
+        owner.lineage_from = Position::new(plan.incarnation, 0);
+    }
+    Ok(owner)
+}
+
+/// Commits the salt of this owner epoch and its first reserved segment numbers.
+async fn opening_batch(
+    parts: &Parts,
+    meta: &dyn MetaStore,
+    owner: &Owner,
+    found: &ShardState,
+    rebuilt: &Rebuilt,
+) -> Result<([u8; 16], ShardState), OpenError> {
+    let salt: [u8; 16] = parts.world.random_bytes();
+    let state = ShardState {
+        // Of no harm if higher than P says: numbers are only never given out twice.
+        next_inode: rebuilt.next_inode,
+        next_volume: rebuilt.next_volume,
+        reserved_epoch: owner.epoch,
+        reserved_counter: 1 + RESERVE,
+        settled_counter: 1,
+        ..found.clone()
+    };
+    let (mut shard_value, mut salt_value) = (Vec::new(), Vec::new());
+    state.encode(&mut shard_value);
+    SaltRecord(salt).encode(&mut salt_value);
+    let changes = vec![
+        (MetaKey::shard().bytes(), Some(shard_value.into())),
+        (MetaKey::salt(owner.epoch).bytes(), Some(salt_value.into())),
+    ];
+    meta.commit(Batch { changes }).await?;
+    Ok((salt, state))
+}
+
+fn report(
+    plan: &Plan,
+    owner: &Owner,
+    rebuilt: &Rebuilt,
+    (position, last): (Position, Position),
+    orphans: u64,
+) -> RecoveryReport {
+    RecoveryReport {
+        clean: plan.clean,
+        taken: plan.taken,
+        owner_epoch: owner.epoch,
+        incarnation: plan.incarnation,
+        position,
+        last,
+        entries: rebuilt.entries,
+        bytes: rebuilt.bytes,
+        orphans,
+        session_lost: false,
+    }
+}

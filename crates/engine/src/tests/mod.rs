@@ -1,0 +1,4 @@
+//! Tests of the whole engine, over memory.
+
+mod checkpoint;
+mod opening;
