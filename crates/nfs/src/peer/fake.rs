@@ -163,10 +163,14 @@ impl Conversation for FakeConversation {
     }
 }
 
+/// Who sleeps, and until when.
+type Sleepers = Vec<(Duration, oneshot::Sender<()>)>;
+
 /// Time that passes when the test says so.
 #[derive(Clone, Default)]
 pub struct HandClock {
-    inner: Arc<Mutex<(Duration, Vec<(Duration, oneshot::Sender<()>)>)>>,
+    /// The time, and who waits for a later one.
+    inner: Arc<Mutex<(Duration, Sleepers)>>,
 }
 
 impl HandClock {
@@ -179,10 +183,10 @@ impl HandClock {
             let next = inner.1.iter().map(|(at, _)| *at).min().filter(|at| *at <= end);
             inner.0 = next.unwrap_or(end);
             let now = inner.0;
-            let (due, later) = std::mem::take(&mut inner.1).into_iter().partition(|(at, _)| *at <= now);
+            let (due, later): (Sleepers, Sleepers) =
+                std::mem::take(&mut inner.1).into_iter().partition(|(at, _)| *at <= now);
             inner.1 = later;
             for (_, sender) in due {
-                let sender: oneshot::Sender<()> = sender;
                 let _ = sender.send(());
             }
             if next.is_none() {
