@@ -1,6 +1,8 @@
 //! Calls that must not run twice (engine rule 9).
 //!
 //! - The outcome is part of the operation's own entry, so it survives with it.
+//! - A refusal changed nothing and is in no entry; it is remembered in RAM, so that a late copy of the call does not
+//!   run after all. No copy comes late across a restart, for its connection is gone.
 //! - A repeat of a call in progress joins it, on whatever connection it comes.
 //! - The last [`OUTCOMES_MAX`] outcomes of each client are kept.
 
@@ -8,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use tarn_base::ids::Position;
-use tarn_vfs::{ClientId, Effect, OnceToken, Reply};
+use tarn_vfs::{ClientId, Done, Effect, Errno, OnceToken, Reply};
 use tokio::sync::oneshot;
 
 pub const OUTCOMES_MAX: usize = 1024;
@@ -20,8 +22,8 @@ const SHARDS: usize = 16;
 pub enum Enter {
     /// It is new: run it and [`OnceTable::leave`].
     Run,
-    /// It ran: this came of it, at this position.
-    Ran(Box<Effect>, Position),
+    /// It ran: this came of it.
+    Ran(Box<Reply<Effect>>),
     /// It runs: its reply will come here too.
     Runs(oneshot::Receiver<Reply<Effect>>),
 }
@@ -30,14 +32,14 @@ type Name = (u64, u64);
 
 #[derive(Debug, Default)]
 struct Client {
-    outcomes: BTreeMap<Name, (Effect, Position)>,
+    outcomes: BTreeMap<Name, Reply<Effect>>,
     order: VecDeque<Name>,
     running: BTreeMap<Name, Vec<oneshot::Sender<Reply<Effect>>>>,
 }
 
 impl Client {
-    fn remember(&mut self, name: Name, effect: Effect, position: Position) {
-        if self.outcomes.insert(name, (effect, position)).is_none() {
+    fn remember(&mut self, name: Name, reply: Reply<Effect>) {
+        if self.outcomes.insert(name, reply).is_none() {
             self.order.push_back(name);
         }
         if self.order.len() > OUTCOMES_MAX
@@ -64,8 +66,8 @@ impl OnceTable {
         let mut shard = self.shard(token.client).lock();
         let client = shard.entry(token.client).or_default();
         let name = (token.number, token.digest);
-        if let Some((effect, position)) = client.outcomes.get(&name) {
-            return Enter::Ran(Box::new(effect.clone()), *position);
+        if let Some(reply) = client.outcomes.get(&name) {
+            return Enter::Ran(Box::new(reply.clone()));
         }
         if let Some(waiting) = client.running.get_mut(&name) {
             let (sender, receiver) = oneshot::channel();
@@ -80,7 +82,15 @@ impl OnceTable {
     pub fn leave(&self, token: &OnceToken, reply: &Reply<Effect>) {
         let waiting = {
             let mut shard = self.shard(token.client).lock();
-            shard.get_mut(&token.client).and_then(|client| client.running.remove(&(token.number, token.digest)))
+            let client = shard.entry(token.client).or_default();
+            let name = (token.number, token.digest);
+            match reply {
+                // "Later" is not an outcome: the client asks again, and then it runs.
+                Err(refusal) if matches!(refusal.value.errno, Errno::TryLater | Errno::Grace) => {}
+                Err(_) => client.remember(name, reply.clone()),
+                Ok(_) => {}
+            }
+            client.running.remove(&name)
         };
         for sender in waiting.unwrap_or_default() {
             // Whoever went away does not need it.
@@ -91,18 +101,18 @@ impl OnceTable {
     pub fn remember(&self, token: &OnceToken, effect: Effect, position: Position) {
         let mut shard = self.shard(token.client).lock();
         let client = shard.entry(token.client).or_default();
-        client.remember((token.number, token.digest), effect, position);
+        client.remember((token.number, token.digest), Ok(Done { value: effect, position }));
     }
 
-    /// All outcomes, oldest first within each client, for the image of session state.
+    /// All outcomes that changed something, oldest first, for the image of session state.
     pub fn outcomes(&self) -> Vec<(OnceToken, Effect, Position)> {
         let mut out = Vec::new();
         for shard in &self.shards {
             for (id, client) in shard.lock().iter() {
                 out.extend(client.order.iter().filter_map(|name| {
-                    let (effect, position) = client.outcomes.get(name)?;
+                    let done = client.outcomes.get(name)?.as_ref().ok()?;
                     let token = OnceToken { client: *id, number: name.0, digest: name.1 };
-                    Some((token, effect.clone(), *position))
+                    Some((token, done.value.clone(), done.position))
                 }));
             }
         }
@@ -120,7 +130,6 @@ impl OnceTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_vfs::Done;
 
     #[test]
     fn a_repeat_joins_a_running_call_and_gets_the_outcome_of_one_that_ran() {
@@ -132,7 +141,8 @@ mod tests {
         table.remember(&token, effect.clone(), Position(5));
         table.leave(&token, &Ok(Done { value: effect.clone(), position: Position(5) }));
         assert_eq!(joined.try_recv().unwrap().unwrap().value, effect);
-        assert!(matches!(table.enter(&token), Enter::Ran(held, Position(5)) if *held == effect));
+        let Enter::Ran(held) = table.enter(&token) else { panic!("must have run") };
+        assert_eq!(*held, Ok(Done { value: effect, position: Position(5) }));
         let other = OnceToken { digest: 4, ..token };
         assert!(matches!(table.enter(&other), Enter::Run));
     }

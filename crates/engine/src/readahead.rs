@@ -51,15 +51,15 @@ impl ReadAhead {
             if streams.len() >= STREAMS_MAX {
                 streams.remove(0);
             }
-            let end = offset + count;
+            let end = offset.saturating_add(count);
             streams.push(Stream { node, next: end, run: count, ahead: end });
             return None;
         };
         let mut stream = streams.remove(at);
-        stream.next = offset + count;
+        stream.next = offset.saturating_add(count);
         stream.run += count;
         let from = stream.ahead.max(stream.next);
-        let to = stream.next + window(stream.run);
+        let to = stream.next.saturating_add(window(stream.run));
         // Ask in large steps, not a record at a time.
         let due = to > from && to - from >= window(stream.run) / 2;
         if due {

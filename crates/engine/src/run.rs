@@ -79,8 +79,14 @@ impl Core {
     {
         let Some(token) = caller.once else { return self.execute(operation) };
         match self.once.enter(&token) {
-            Enter::Ran(effect, position) => {
-                Answer::ready(Ok(Done { value: *effect, position: self.pending(position) }))
+            Enter::Ran(reply) => {
+                let mut reply = *reply;
+                let position = match &mut reply {
+                    Ok(done) => &mut done.position,
+                    Err(done) => &mut done.position,
+                };
+                *position = self.pending(*position);
+                Answer::ready(reply)
             }
             Enter::Runs(receiver) => Answer::Later(receiver),
             Enter::Run => self.start(operation, Some(token), move |core, reply| core.once.leave(&token, reply)),

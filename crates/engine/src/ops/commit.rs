@@ -1,8 +1,8 @@
 //! Making what was written UNSTABLE durable.
 
-use tarn_vfs::{Before, Change, Effect, Node, Stability};
+use tarn_vfs::{Before, Change, Effect, Errno, FileType, Node, Stability};
 
-use crate::run::Operation;
+use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
 use crate::tx::{Step, Tx};
 
@@ -20,6 +20,11 @@ impl Operation for Commit {
     fn run(&self, tx: &mut Tx<'_>) -> Step<Effect> {
         let inode = tx.node(self.node)?;
         let attr = inode.attr(self.node.volume, self.node.ino);
+        if inode.kind != FileType::Regular {
+            let errno = if inode.kind == FileType::Directory { Errno::IsDirectory } else { Errno::Invalid };
+            let change = Change { before: Some(Before::from(&attr)), after: Some(attr) };
+            return Err(refuse(errno, [change, Change::default()]));
+        }
         // Every write changes the inode, so its last change covers them all.
         tx.seen = tx.seen.max(inode.change);
         let change = Change { before: Some(Before::from(&attr)), after: Some(attr) };

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use tarn_base::ids::Ino;
 use tarn_data::RecordPointer;
-use tarn_vfs::Errno;
+use tarn_vfs::posix::atime_due;
+use tarn_vfs::{Errno, Node};
 
 use crate::entry::{DataChange, Payload};
 use crate::key::Key;
@@ -29,6 +30,20 @@ pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64,
         let to = end.min(base + size) - base;
         (record, from as u32, to as u32)
     })
+}
+
+/// Sets the access time of what was read, where it is due; never at the price of waiting for room in the log.
+pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode) -> Step<()> {
+    let attr = inode.attr(node.volume, node.ino);
+    let held_up = tx.core.log_is_filling() || tx.core.health.read_only.read().is_some();
+    if !atime_due(&attr, tx.now) || held_up {
+        return Ok(());
+    }
+    tx.lock(node.volume, node.ino, true)?;
+    inode.atime = tx.now;
+    tx.unstable = true;
+    tx.put_inode_silently(node.volume, node.ino, inode);
+    Ok(())
 }
 
 /// Whether the charge for `record` is held by older data: dirty, or in the store, and not dropped by a whole cut.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tarn_vfs::posix::{Rights, permits};
 use tarn_vfs::{Attr, Caller, DirEntry, Errno, FileType, ListReply, ListRequest, Node};
 
+use super::data::touch;
 use super::directory::Directory;
 use crate::key::Key;
 use crate::run::Operation;
@@ -33,19 +34,21 @@ impl Operation for List {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<ListReply> {
-        let dir = Directory::open(tx, self.dir, false)?;
+        let mut dir = Directory::open(tx, self.dir, false)?;
         if !permits(&dir.before, &self.caller, Rights::READ) {
             return Err(dir.refuse(Errno::Access));
         }
         let page = self.page(tx, &dir);
-        dir.explain(page)
+        let mut page = dir.explain(page)?;
+        touch(tx, self.dir, &mut dir.inode)?;
+        page.dir = dir.inode.attr(self.dir.volume, self.dir.ino);
+        Ok(page)
     }
 }
 
 impl List {
     fn page(&self, tx: &mut Tx<'_>, dir: &Directory) -> Step<ListReply> {
         let mut page = Page { request: &self.request, reply: ListReply::default(), bytes: 0 };
-        page.reply.dir = dir.before.clone();
         let dots = [(1, &b"."[..], dir.ino), (2, b"..", dir.inode.parent)];
         for (cookie, name, ino) in dots {
             if cookie > self.request.after
@@ -104,12 +107,11 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Adds an entry if it fits; the first always does, the front end judges whether it can show it.
+    /// Adds an entry if it fits. A page without room for one is empty, and not the end.
     fn push(&mut self, name: Bytes, ino: tarn_base::ids::Ino, kind: FileType, cookie: u64) -> bool {
         let bytes = self.bytes + u64::from(self.request.entry_overhead) + name.len() as u64;
         let count = self.reply.entries.len();
-        let fits = bytes <= u64::from(self.request.bytes_max) && count < self.request.entries_max as usize;
-        if !fits && count > 0 {
+        if bytes > u64::from(self.request.bytes_max) || count >= self.request.entries_max as usize {
             return false;
         }
         self.bytes = bytes;

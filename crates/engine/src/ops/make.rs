@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tarn_vfs::name::{self, Use};
 use tarn_vfs::posix::{self, check_make, check_symlink};
-use tarn_vfs::{Caller, Effect, Errno, FileType, LINK_MAX, Node, SetAttr, Special};
+use tarn_vfs::{Caller, Effect, FileType, Node, SetAttr, Special};
 
 use super::directory::{Directory, made, new_inode};
 use crate::run::Operation;
@@ -41,9 +41,6 @@ impl Make {
         check_make(&dir.before, there, &self.caller)?;
         let kind = self.kind()?;
         let directory = kind == FileType::Directory;
-        if directory && dir.inode.links >= LINK_MAX {
-            return Err(Errno::TooManyLinks.into());
-        }
         let attr = posix::new_attr(kind, Node::default(), &dir.before, &self.set, &self.caller, tx.now)?;
         let (ino, mut inode) = new_inode(tx, dir, &attr);
         match &self.special {

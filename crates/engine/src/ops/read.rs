@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tarn_vfs::posix::{atime_due, check_read};
+use tarn_vfs::posix::check_read;
 use tarn_vfs::{Caller, Change, IO_SIZE_MAX, Node, ReadReply};
 
 use super::data::{self, records_of};
@@ -38,26 +38,12 @@ impl Operation for Read {
         let count = u64::from(self.count.min(IO_SIZE_MAX)).min(inode.size.saturating_sub(self.offset));
         let data = if count == 0 { SmallVec::new() } else { self.pieces(tx, &inode, count)? };
         let eof = self.offset.saturating_add(count) >= inode.size;
-        self.touch(tx, &mut inode)?;
+        data::touch(tx, self.node, &mut inode)?;
         Ok(ReadReply { data, eof, attr: inode.attr(self.node.volume, self.node.ino) })
     }
 }
 
 impl Read {
-    /// Sets the access time where it is due; never at the price of waiting for room in the log.
-    fn touch(&self, tx: &mut Tx<'_>, inode: &mut Inode) -> Step<()> {
-        let attr = inode.attr(self.node.volume, self.node.ino);
-        let held_up = tx.core.log_is_filling() || tx.core.health.read_only.read().is_some();
-        if !atime_due(&attr, tx.now) || held_up {
-            return Ok(());
-        }
-        tx.lock(self.node.volume, self.node.ino, true)?;
-        inode.atime = tx.now;
-        tx.unstable = true;
-        tx.put_inode_silently(self.node.volume, self.node.ino, inode);
-        Ok(())
-    }
-
     fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
         let volume = tx.volume(self.node.volume)?;
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tarn_vfs::{Attr, Change, Errno, FileType, Node};
 
+use super::data::touch;
 use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
 use crate::tx::{Step, Tx};
@@ -19,11 +20,13 @@ impl Operation for ReadLink {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<(Bytes, Attr)> {
-        let inode = tx.node(self.node)?;
+        let mut inode = tx.node(self.node)?;
         let attr = inode.attr(self.node.volume, self.node.ino);
         if inode.kind != FileType::Symlink {
             return Err(refuse(Errno::Invalid, [Change { before: None, after: Some(attr) }, Change::default()]));
         }
+        touch(tx, self.node, &mut inode)?;
+        let attr = inode.attr(self.node.volume, self.node.ino);
         Ok((inode.target, attr))
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tarn_base::ids::Ino;
 use tarn_vfs::name::{self, Use};
 use tarn_vfs::posix::check_rename;
-use tarn_vfs::{Caller, Change, Effect, Errno, FileType, LINK_MAX, Node};
+use tarn_vfs::{Caller, Change, Effect, Errno, FileType, Node};
 
 use super::directory::{Directory, drop_name};
 use crate::run::{Operation, refuse};
@@ -139,13 +139,7 @@ impl Rename {
         let moved_attr = moved.attr(volume, source.ino);
         let over_attr = over.map(|(entry, inode)| (inode.attr(volume, entry.ino), inode.size == 0));
         let target = over_attr.as_ref().map(|(attr, empty)| (attr, *empty));
-        check_rename(&dirs.from.before, &moved_attr, &dirs.to().before, target, &self.caller)?;
-        let replaces_directory = over.is_some_and(|(_, inode)| inode.kind == FileType::Directory);
-        let gains = moved.kind == FileType::Directory && self.from != self.to && !replaces_directory;
-        if gains && dirs.to().inode.links >= LINK_MAX {
-            return Err(Errno::TooManyLinks.into());
-        }
-        Ok(())
+        Ok(check_rename(&dirs.from.before, &moved_attr, &dirs.to().before, target, &self.caller)?)
     }
 
     /// The target directory is not the source or below it; the target is not the source directory or above it.

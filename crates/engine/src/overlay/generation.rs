@@ -107,21 +107,16 @@ impl Generation {
         self.shard(key.0, key.1.0).read().data.get(key).map(|record| record.generation)
     }
 
-    /// Writes into a record; what it held of another map generation is hidden by a cut and goes.
+    /// Writes into a record. What a cut hid has been discarded when the cut was applied, so what is there counts.
     pub fn write(&self, key: DataKey, generation: u32, new: bool, extent: Extent) {
         let mut shard = self.shard(key.0, key.1.0).write();
         let record = shard.data.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
             DirtyRecord { generation, new, extents: Vec::new() }
         });
-        let mut change = 0;
-        if record.generation != generation {
-            change -= record.ram_bytes() as i64;
-            *record = DirtyRecord { generation, new, extents: Vec::new() };
-        }
+        record.generation = record.generation.max(generation);
         record.new |= new;
-        change += record.write(extent);
-        self.ram_bytes.fetch_add(change, Ordering::Relaxed);
+        self.ram_bytes.fetch_add(record.write(extent), Ordering::Relaxed);
     }
 
     /// How many dirty records among `records` of a map hold the only charge for themselves.
