@@ -73,17 +73,13 @@ pub enum Stop {
     PassphraseUnknown,
 
     // --- store: 50 to 59 ---
-    #[error(
-        "the store URL {url} cannot be used: {reason}; use file:///DIR, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX"
-    )]
+    #[error("the store {url} cannot be named so: {reason}")]
     StoreUrl { url: String, reason: String },
     #[error("the store {url} cannot be used: {reason}")]
     StoreFailed { url: String, reason: String },
-    #[error("{reason}; start where its log is, or claim it with --take, which gives up what only that log holds")]
+    #[error("{reason}")]
     OwnedElsewhere { reason: String },
-    #[error(
-        "{path} is not the log of this store: {reason}; point --log to the right one, or use --take to go on without it"
-    )]
+    #[error("the log {path} cannot be used: {reason}")]
     LogForeign { path: PathBuf, reason: String },
     #[error("the data cannot be opened: {0}")]
     OpenFailed(String),

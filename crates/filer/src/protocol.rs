@@ -90,8 +90,8 @@ pub struct VolumeView {
     pub used_bytes: u64,
     pub used_inodes: u64,
     pub exports: String,
-    /// Deleted, and until when it can be brought back, milliseconds since 1970.
-    pub deleted_until_ms: Option<i64>,
+    /// When it was deleted, milliseconds since 1970; it can still be brought back.
+    pub deleted_ms: Option<i64>,
 }
 
 /// A client in a listing.
@@ -210,7 +210,6 @@ pub struct RequestStatus {
     pub count: u64,
     pub errors: u64,
     pub bytes: u64,
-    pub microseconds: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -244,8 +244,8 @@ fn a_store_that_cannot_be_named_so() {
         &Place::new(),
         &["serve", "--nfs", "127.0.0.1:0", "--store", "gopher://bucket"],
         50,
-        "the store URL gopher://bucket cannot be used: this kind of store is unknown; use file:///DIR, s3://BUCKET/PREFIX \
-         or az://CONTAINER/PREFIX",
+        "the store gopher://bucket cannot be named so: \"gopher://bucket\" is not a store URL; use file:///DIR, \
+         s3://BUCKET/PREFIX, az://CONTAINER/PREFIX or mem://",
     );
 }
 

@@ -90,8 +90,7 @@ fn requests(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
     };
     family(out, "store_requests", "Requests to the object store", false, rows(|row| row.count))?;
     family(out, "store_errors", "Requests that failed", false, rows(|row| row.errors))?;
-    family(out, "store_bytes", "Bytes to and from the object store", false, rows(|row| row.bytes))?;
-    family(out, "store_microseconds", "Time spent in requests", false, rows(|row| row.microseconds))
+    family(out, "store_bytes", "Bytes to and from the object store", false, rows(|row| row.bytes))
 }
 
 fn operations(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
@@ -39,7 +40,7 @@ pub async fn serve(listener: UnixListener, service: Arc<Service>) {
             Ok((stream, _)) => {
                 let service = service.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = answer(stream, &service).await {
+                    if let Err(error) = answer(stream, service).await {
                         tracing::debug!("a command went away: {error}");
                     }
                 });
@@ -52,36 +53,37 @@ pub async fn serve(listener: UnixListener, service: Arc<Service>) {
     }
 }
 
-async fn answer(mut stream: UnixStream, service: &Service) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, service: Arc<Service>) -> std::io::Result<()> {
     let uid = stream.peer_cred()?.uid();
+    let (reader, mut writer) = stream.into_split();
     if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-        return send(&mut stream, &Line::Refused(format!("user {uid} is neither root nor the server's own"))).await;
+        let reason = format!("user {uid} is neither root nor the server's own");
+        return send(&mut writer, Line::Refused(reason)).await;
     }
-    let (reader, mut writer) = stream.split();
     let mut line = String::new();
     BufReader::new(reader.take(REQUEST_SIZE_MAX)).read_line(&mut line).await?;
     let request = match serde_json::from_str::<Request>(&line) {
         Ok(request) => request,
         Err(error) => {
             let reason = format!("the server is of another version and does not understand this: {error}");
-            return send(&mut writer, &Line::Refused(reason)).await;
+            return send(&mut writer, Line::Refused(reason)).await;
         }
     };
     let (tell, mut heard) = mpsc::unbounded_channel();
-    let run = service.run(request, tell);
-    tokio::pin!(run);
+    // A task of its own: a command that goes away does not undo half of what it asked for.
+    let mut run = tokio::spawn(async move { service.run(request, tell).await });
     let done = loop {
         tokio::select! {
             biased;
-            Some(step) = heard.recv() => send(&mut writer, &Line::Progress(step)).await?,
-            done = &mut run => break done,
+            Some(step) = heard.recv() => send(&mut writer, Line::Progress(step)).await?,
+            done = &mut run => break done.unwrap_or_else(|error| Err(format!("the command failed: {error}"))),
         }
     };
-    send(&mut writer, &done.map_or_else(Line::Refused, Line::Done)).await
+    send(&mut writer, done.map_or_else(Line::Refused, Line::Done)).await
 }
 
-async fn send(writer: &mut (impl AsyncWriteExt + Unpin), line: &Line) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
+async fn send(writer: &mut OwnedWriteHalf, line: Line) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(&line)?;
     text.push(b'\n');
     writer.write_all(&text).await
 }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::config::{Flags, Settings};
 use crate::exit::{Outcome, Stop};
 use crate::keys::{self, Secrets, code};
-use crate::place;
+use crate::{node, place};
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
@@ -63,12 +63,12 @@ impl KeyCommand {
     pub fn run(self) -> Outcome<()> {
         match self {
             KeyCommand::Export { place } => {
-                println!("{}", code::encode(&key_of(&place.settings()?)?));
+                println!("{}", code::encode(&node::key(&place.settings()?)?));
             }
             KeyCommand::Verify { place } => {
                 let settings = place.settings()?;
                 let given = read_code()?;
-                let key = key_of(&settings)?;
+                let key = node::key(&settings)?;
                 if given.expose() != key.expose() {
                     return Err(Stop::KeyWrong { source_of_key: "this recovery code".to_owned() });
                 }
@@ -94,18 +94,6 @@ impl KeyCommand {
         }
         Ok(())
     }
-}
-
-/// The key of a store: from its file, or under the passphrase in the environment.
-fn key_of(settings: &Settings) -> Outcome<Key> {
-    let path = settings.key_path();
-    if let Some(key) = keys::file::read(&path)? {
-        return Ok(key);
-    }
-    if let Some(passphrase) = Secrets::from_environment().passphrase {
-        return crate::node::key_under(settings, &passphrase);
-    }
-    Err(Stop::KeyUnreadable { path, reason: "it does not exist".to_owned() })
 }
 
 fn read_code() -> Outcome<Key> {

@@ -159,7 +159,7 @@ fn confirm(name: &str) -> Outcome<()> {
 
 fn list(volumes: &[VolumeView]) {
     let row = |view: &VolumeView| {
-        let state = match view.deleted_until_ms {
+        let state = match view.deleted_ms {
             Some(_) => "deleted".to_owned(),
             None if view.write_speed == "high" => "HIGH: a crash may lose the last 10 s".to_owned(),
             None => view.write_speed.clone(),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use file::File;
+use tarn_store::url::StoreUrl;
 
 use crate::exit::{Outcome, Stop};
 use crate::{memory, sizes};
@@ -71,38 +72,23 @@ pub struct Settings {
 
 /// Where objects live.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StorePlace {
-    /// `objects` in the data directory.
-    Embedded(PathBuf),
-    Directory(PathBuf),
-    /// A URL for a cloud's client: `s3://bucket/prefix`, `az://container/prefix`.
-    Cloud(String),
+pub struct StorePlace {
+    pub url: StoreUrl,
+    /// It is `objects` in the data directory, because nobody said otherwise.
+    pub is_embedded: bool,
 }
 
 impl StorePlace {
-    pub fn is_embedded(&self) -> bool {
-        matches!(self, StorePlace::Embedded(_))
-    }
-
     /// The place as its operator would write it.
     pub fn show(&self) -> String {
-        match self {
-            StorePlace::Embedded(dir) | StorePlace::Directory(dir) => format!("file://{}", dir.display()),
-            StorePlace::Cloud(url) => url.clone(),
-        }
+        self.url.to_string()
     }
 
-    fn parse(url: &str) -> Outcome<StorePlace> {
-        let bad = |reason: &str| Stop::StoreUrl { url: url.to_owned(), reason: reason.to_owned() };
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| bad("it has no scheme"))?;
-        match scheme {
-            "file" if rest.starts_with('/') && rest.len() > 1 => Ok(StorePlace::Directory(PathBuf::from(rest))),
-            "file" => Err(bad("its path is not absolute")),
-            "s3" | "az" => {
-                let bucket = rest.split('/').next().unwrap_or_default();
-                if bucket.is_empty() { Err(bad("it names no bucket")) } else { Ok(StorePlace::Cloud(url.to_owned())) }
-            }
-            _ => Err(bad("this kind of store is unknown")),
+    fn parse(text: &str) -> Outcome<StorePlace> {
+        let bad = |reason: String| Stop::StoreUrl { url: text.to_owned(), reason };
+        match text.parse().map_err(|error: tarn_store::url::UrlError| bad(error.to_string()))? {
+            StoreUrl::Memory => Err(bad("memory does not survive the process; use a directory or a bucket".to_owned())),
+            url => Ok(StorePlace { url, is_embedded: false }),
         }
     }
 }
@@ -122,7 +108,7 @@ impl Settings {
         let data = absolute(flags.data.clone().or(file.data.clone()).unwrap_or_else(default_data))?;
         let store = match flags.store.as_deref().or(file.store.as_deref()) {
             Some(url) => StorePlace::parse(url)?,
-            None => StorePlace::Embedded(data.join("objects")),
+            None => StorePlace { url: StoreUrl::Local(data.join("objects")), is_embedded: true },
         };
         let log_dir = match flags.log.clone().or(file.log.dir.clone()) {
             Some(dir) => absolute(dir)?,
@@ -250,8 +236,8 @@ fn cores(given: Option<usize>) -> Outcome<usize> {
 }
 
 fn percent(what: &'static str, given: Option<u8>) -> Outcome<u8> {
-    // Half full: the other half takes what arrives while the checkpoint runs.
-    match given.unwrap_or(50) {
+    // More than half is left for what arrives while the checkpoint runs.
+    match given.unwrap_or(40) {
         percent @ 5..=90 => Ok(percent),
         percent => Err(Stop::ValueInvalid { what, value: percent.to_string(), reason: "use 5 to 90".to_owned() }),
     }
@@ -280,7 +266,8 @@ mod tests {
     fn without_a_word_everything_is_here_and_on_loopback() {
         let settings = join("").unwrap();
         assert!(settings.data.is_absolute() && settings.data.ends_with("tarn-data"));
-        assert_eq!(settings.store, StorePlace::Embedded(settings.data.join("objects")));
+        assert_eq!(settings.store.url, StoreUrl::Local(settings.data.join("objects")));
+        assert!(settings.store.is_embedded);
         assert_eq!(settings.nfs, "127.0.0.1:2049".parse().unwrap());
         assert_eq!(settings.cache_data + settings.cache_names, 2 << 30);
         assert_eq!(settings.admin, None);
@@ -292,7 +279,8 @@ mod tests {
         let flags = Flags { nfs: Some("[::1]:2".into()), ..Flags::default() };
         let settings = Settings::join(&flags, &file, 8 << 30).unwrap();
         assert_eq!(settings.nfs, "[::1]:2".parse().unwrap());
-        assert_eq!(settings.store, StorePlace::Cloud("s3://b/p".into()));
+        assert_eq!(settings.store.show(), "s3://b/p");
+        assert!(!settings.store.is_embedded);
     }
 
     #[test]
@@ -310,7 +298,7 @@ mod tests {
             assert_eq!(stop.code(), 12, "{stop}");
             assert!(stop.to_string().starts_with(word), "{stop}");
         }
-        for url in ["objects", "file://objects", "s3://", "ftp://x"] {
+        for url in ["objects", "file://objects", "s3://", "ftp://x", "mem://"] {
             assert_eq!(join(&format!("store = '{url}'")).unwrap_err().code(), 50);
         }
     }

@@ -89,7 +89,7 @@ pub fn find(settings: &Settings, secrets: &Secrets, state: &StoreState, random: 
         (key, path.display().to_string(), None)
     } else if !fresh {
         return Err(Stop::KeyMissing { store: settings.store.show(), path });
-    } else if settings.store.is_embedded() || settings.key_file.is_some() {
+    } else if settings.store.is_embedded || settings.key_file.is_some() {
         made = true;
         (make(random), path.display().to_string(), Some(path))
     } else {

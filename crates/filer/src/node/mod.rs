@@ -1,125 +1,166 @@
 //! The engine's side of the server: the only module that knows it.
+//!
+//! - [`Node`] is an open engine; what it is asked comes from an administrator, and its refusals are sentences.
+//! - `opening` makes one, `parts` finds what it is made of, `offline` works without one, `views` translates.
 
+mod offline;
+mod opening;
 mod parts;
 mod views;
 
 use std::fs::File;
 use std::sync::Arc;
 
-use tarn_base::crypto::Key;
 use tarn_base::world::World;
-use tarn_vfs::{Caller, FileSystem, VolumeSettings};
+use tarn_engine::{Engine, VolumeSpec, VolumeStatus};
+use tarn_store::meter::Meter;
+use tarn_store::operation::Kind;
+use tarn_vfs::{FileSystem, VolumeSettings};
 use tarn_wal::{Log, Wake};
-use zeroize::Zeroizing;
+
+pub use offline::{fsck_offline, key, verify_log};
+pub use opening::Opening;
 
 use crate::config::Settings;
 use crate::exit::{Outcome, Stop};
-use crate::keys::{self, Secrets, code};
 use crate::place::Judged;
-use crate::protocol::{LockView, Progress, StatusView, VolumeChange, VolumeView, WalkView};
-
-/// What an opening did, for whoever started the server.
-pub struct Opening {
-    /// One sentence: what was created or recovered.
-    pub words: String,
-    /// Set when the key was made just now.
-    pub recovery_code: Option<Zeroizing<String>>,
-    pub key_source: String,
-    pub log_bytes: u64,
-    /// Paths that can be mounted.
-    pub exports: Vec<String>,
-}
+use crate::protocol::{LockView, Progress, RequestStatus, StatusView, VolumeChange, VolumeView, WalkView};
 
 /// An open engine.
 pub struct Node {
-    files: Arc<tarn_vfs::model::Model>,
+    engine: Arc<Engine>,
+    meter: Arc<Meter>,
     /// Held as long as the node lives.
     _lock: File,
 }
 
 impl Node {
-    /// Finds the key, makes what is missing, and opens or creates the engine.
-    pub async fn open(settings: &Settings, judged: Judged, world: &World, _wake: Wake) -> Outcome<(Node, Opening)> {
-        let store = parts::existing_store(settings, world)?;
-        let state = parts::store_state(settings, store.as_ref()).await?;
-        let found = keys::find(settings, &Secrets::from_environment(), &state, &*world.random)?;
-        let shown = settings.store.show();
-        // From here on things are made.
-        let lock = judged.make(settings)?;
-        let store = parts::open_store(settings, world, true)?;
-        found.settle(&*store, &shown).await?;
-        let device = parts::open_log(settings)?;
-        let log_bytes = tarn_wal::LogDevice::size(&device);
-        let files = Arc::new(tarn_vfs::model::Model::new(world.clock.clone()));
-        let owner = Caller::user(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        files.add_volume("vol", VolumeSettings::default(), &owner);
-        let opening = Opening {
-            words: "created".to_owned(),
-            recovery_code: found.made.then(|| Zeroizing::new(code::encode(&found.key))),
-            key_source: found.source,
-            log_bytes,
-            exports: vec!["/vol".to_owned()],
-        };
-        Ok((Node { files, _lock: lock }, opening))
+    /// Finds the key, makes what is missing, and opens or creates the engine. `wake` is called when the log is to be
+    /// flushed.
+    pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake) -> Outcome<(Node, Opening)> {
+        opening::open(settings, judged, world, wake).await
     }
-    pub fn log(&self) -> Option<Arc<Log>> {
-        None
+
+    /// The write log, for the thread that flushes it.
+    pub fn log(&self) -> Arc<Log> {
+        self.engine.log().clone()
     }
+
     pub fn files(&self) -> Arc<dyn FileSystem> {
-        self.files.clone()
+        self.engine.clone()
     }
-    pub async fn close(&self) -> Outcome<()> {
-        Ok(())
+
+    /// Brings everything to the store and closes it. Front ends have stopped; the log's thread still runs.
+    pub async fn close(&self, settings: &Settings) -> Outcome<()> {
+        self.engine.close().await.map_err(|error| Stop::StoreFailed {
+            url: settings.store.show(),
+            reason: format!("the last checkpoint failed: {error}; nothing is lost, the log has it: start again here"),
+        })
     }
+
+    /// Adds what the engine knows of itself.
     pub fn fill(&self, status: &mut StatusView) {
+        let log = self.engine.log();
+        status.incarnation = self.engine.incarnation();
+        status.in_grace = self.engine.in_grace();
+        status.locks = self.engine.locks().len() as u64;
+        status.log.path = log.name();
+        status.log.capacity_bytes = log.capacity();
+        status.log.used_bytes = log.used();
+        status.log.durable = log.durable().to_string();
+        status.log.appended = log.appended().to_string();
+        status.log.poisoned = log.poisoned().map(|error| error.to_string());
+        let (failing, last) = self.engine.last_checkpoint();
+        status.checkpoint.failing = failing;
+        status.checkpoint.position = last.position.to_string();
         status.volumes = self.volumes();
+        status.store_requests = Kind::ALL.iter().map(|kind| self.requests(*kind)).collect();
     }
+
+    fn requests(&self, kind: Kind) -> RequestStatus {
+        let counts = self.meter.counts(kind);
+        RequestStatus {
+            kind: kind.label().to_owned(),
+            count: counts.calls,
+            errors: counts.errors(),
+            bytes: counts.bytes,
+        }
+    }
+
     pub fn locks(&self) -> Vec<LockView> {
-        self.files.locks().iter().map(|info| views::lock(info, "vol")).collect()
+        let volumes = self.engine.volumes();
+        let name = |id| volumes.iter().find(|volume| volume.id == id).map_or("?", |volume| volume.name.as_str());
+        self.engine.locks().iter().map(|info| views::lock(info, name(info.lock.node.volume))).collect()
     }
-    pub async fn break_locks(&self, _client: &str) -> Result<u64, String> {
-        Ok(0)
+
+    /// Releases everything that the client of this name holds or waits for; how much that was.
+    pub async fn break_locks(&self, client: &str) -> Result<u64, String> {
+        let names = self.locks_of(client);
+        let Some(name) = names.first() else {
+            return Err(format!("no lock is of a client {client}; `tarn locks list` shows their names"));
+        };
+        let done = self.engine.release_client(name).await.map_err(|refused| refused.value.errno.to_string())?;
+        self.engine.durable(done.position).await.map_err(|refused| refused.value.errno.to_string())?;
+        Ok(names.len() as u64)
     }
+
+    /// The client's name as it gave it, once for each of its locks.
+    fn locks_of(&self, client: &str) -> Vec<bytes::Bytes> {
+        let names = self.engine.locks().into_iter().map(|info| info.lock.owner.client);
+        names.filter(|name| views::client_name(name) == client).collect()
+    }
+
     pub fn volumes(&self) -> Vec<VolumeView> {
-        self.files.volumes().iter().map(|info| views::volume(info, 0, 0, None)).collect()
+        self.engine.volume_list().iter().map(views::volume).collect()
     }
-    pub async fn create_volume(&self, name: &str, change: &VolumeChange, _: u32, _: u32) -> Result<VolumeView, String> {
-        views::check_name(name)?;
-        views::apply(change, &VolumeSettings::default())?;
-        Err(String::new())
+
+    fn volume(&self, wanted: impl Fn(&VolumeStatus) -> bool) -> Result<VolumeView, String> {
+        let found = self.engine.volume_list().into_iter().find(wanted);
+        found.as_ref().map(views::volume).ok_or_else(|| "the volume is gone already".to_owned())
     }
-    pub async fn set_volume(&self, _: &str, _: &VolumeChange) -> Result<VolumeView, String> {
-        Err(String::new())
+
+    pub async fn create_volume(
+        &self,
+        name: &str,
+        change: &VolumeChange,
+        uid: u32,
+        gid: u32,
+    ) -> Result<VolumeView, String> {
+        let settings = views::apply(change, &VolumeSettings::default())?;
+        let spec = VolumeSpec { name: name.to_owned(), settings, uid, gid, mode: 0o755 };
+        let id = self.engine.create_volume(spec).await.map_err(|error| error.to_string())?;
+        self.volume(|volume| volume.id == id)
     }
-    pub async fn delete_volume(&self, _: &str) -> Result<(), String> {
-        Err(String::new())
+
+    pub async fn set_volume(&self, name: &str, change: &VolumeChange) -> Result<VolumeView, String> {
+        let present = |volume: &VolumeStatus| volume.name == name && volume.deleted.is_none();
+        let found = self.engine.volume_list().into_iter().find(present);
+        let old = found.map(|volume| volume.settings).unwrap_or_default();
+        let settings = views::apply(change, &old)?;
+        self.engine.set_volume(name, settings).await.map_err(|error| error.to_string())?;
+        self.volume(present)
     }
-    pub async fn undelete_volume(&self, _: &str) -> Result<VolumeView, String> {
-        Err(String::new())
+
+    pub async fn delete_volume(&self, name: &str) -> Result<(), String> {
+        self.engine.delete_volume(name).await.map_err(|error| error.to_string())
     }
+
+    pub async fn undelete_volume(&self, name: &str) -> Result<VolumeView, String> {
+        self.engine.undelete_volume(name).await.map_err(|error| error.to_string())?;
+        self.volume(|volume| volume.name == name && volume.deleted.is_none())
+    }
+
+    /// Brings everything answered so far to the store; up to where that is now complete.
     pub async fn checkpoint(&self) -> Result<String, String> {
-        Err(String::new())
+        let done = self.engine.checkpoint().await.map_err(|error| error.to_string())?;
+        Ok(done.position.to_string())
     }
+
     pub async fn fsck(&self, _tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
-        Err(String::new())
+        Err("this version cannot walk".to_owned())
     }
+
     pub async fn scrub(&self, _tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
-        Err(String::new())
+        Err("this version cannot walk".to_owned())
     }
-}
-
-fn absent<T>() -> Outcome<T> {
-    Err(Stop::Internal("no engine".to_owned()))
-}
-
-pub fn key_under(_settings: &Settings, _passphrase: &str) -> Outcome<Key> {
-    absent()
-}
-
-pub fn fsck_offline(_settings: &Settings, _tell: &dyn Fn(Progress)) -> Outcome<WalkView> {
-    absent()
-}
-
-pub fn verify_log(_settings: &Settings) -> Outcome<String> {
-    absent()
 }

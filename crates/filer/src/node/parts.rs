@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tarn_base::world::World;
-use tarn_store::local::LocalStore;
+use tarn_store::meter::{Meter, MeterStore};
+use tarn_store::retry::{RetryPolicy, RetryStore};
+use tarn_store::url::StoreUrl;
 use tarn_store::{Store, StoreError};
 use tarn_wal::FileDevice;
 
-use crate::config::{Settings, StorePlace};
+use crate::config::Settings;
 use crate::exit::{Outcome, Stop, path_stop};
 use crate::keys::{Hint, StoreState};
 use crate::place::{LOG_FILE, log_size};
@@ -20,32 +22,44 @@ pub fn store_stop(settings: &Settings, error: &StoreError) -> Stop {
     Stop::StoreFailed { url: settings.store.show(), reason: error.to_string() }
 }
 
+/// A store as the engine uses it, and its counters.
+#[derive(Clone)]
+pub struct Metered {
+    pub store: Arc<dyn Store>,
+    pub meter: Arc<Meter>,
+}
+
 /// The store if it is there, without making or changing anything; a cloud's is taken to be there.
-pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Arc<dyn Store>>> {
-    match &settings.store {
-        StorePlace::Embedded(dir) | StorePlace::Directory(dir) if !dir.exists() => Ok(None),
+pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Metered>> {
+    match &settings.store.url {
+        StoreUrl::Local(dir) if !dir.exists() => Ok(None),
         _ => open_store(settings, world, false).map(Some),
     }
 }
 
-/// The store, made if it is a directory that is not there.
-pub fn open_store(settings: &Settings, _world: &World, create: bool) -> Outcome<Arc<dyn Store>> {
-    match &settings.store {
-        StorePlace::Embedded(dir) | StorePlace::Directory(dir) => {
-            let store = LocalStore::open(dir, create).map_err(|error| store_stop(settings, &error))?;
-            Ok(Arc::new(store))
-        }
-        StorePlace::Cloud(url) => {
-            Err(Stop::StoreUrl { url: url.clone(), reason: "this kind of store is not built in".to_owned() })
-        }
-    }
+/// The store, made if it is a directory that is not there. What may be asked again is.
+pub fn open_store(settings: &Settings, world: &World, create: bool) -> Outcome<Metered> {
+    let inner = settings.store.url.open(create, world).map_err(|error| store_stop(settings, &error))?;
+    // Below the retries: every request that a provider charges for is counted.
+    let metered = MeterStore::new(inner);
+    let meter = metered.meter();
+    let store: Arc<dyn Store> = match settings.store.url {
+        StoreUrl::Local(_) | StoreUrl::Memory => Arc::new(metered),
+        _ => Arc::new(RetryStore::new(Arc::new(metered), world.clone(), RetryPolicy::default())),
+    };
+    Ok(Metered { store, meter })
 }
 
 /// What is known of a store before a key is.
-pub async fn store_state(settings: &Settings, store: Option<&Arc<dyn Store>>) -> Outcome<StoreState> {
-    let Some(store) = store else { return Ok(StoreState { hint: None, holds_data: false }) };
+pub async fn store_state(settings: &Settings, store: Option<&Metered>) -> Outcome<StoreState> {
+    let Some(Metered { store, .. }) = store else { return Ok(StoreState { hint: None, holds_data: false }) };
     let hint = Hint::read(&**store, &settings.store.show()).await?;
-    Ok(StoreState { hint, holds_data: false })
+    let holds_data = match store.head(tarn_engine::OWNER_RECORD).await {
+        Ok(_) => true,
+        Err(StoreError::NotFound(_)) => false,
+        Err(error) => return Err(store_stop(settings, &error)),
+    };
+    Ok(StoreState { hint, holds_data })
 }
 
 /// The path of the log's file.

@@ -41,14 +41,12 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let served = background.block_on(async {
         let waker = Waker::default();
         let (node, opening) = Node::open(&settings, judged, &world, waker.hook()).await?;
-        let flusher = node.log().map(|log| Flusher::start(log, &waker)).transpose()?;
+        let flusher = Flusher::start(node.log(), &waker)?;
         let node = Arc::new(node);
         let served = serve(&settings, &flags, sockets, &node, &opening, &world, started).await;
         report::tell_manager(&[NotifyState::Stopping, NotifyState::Status("bringing the log to the store")]);
-        let closed = node.close().await;
-        if let Some(flusher) = flusher {
-            flusher.stop();
-        }
+        let closed = node.close(&settings).await;
+        flusher.stop();
         served.and(closed)
     });
     // What hangs on a store that is away must not keep the process: everything acknowledged is in the log.
@@ -79,7 +77,7 @@ async fn serve(
     let failed = |error: std::io::Error| Stop::Internal(error.to_string());
     let mut signals = Signals::new().map_err(failed)?;
     let (nfs, admin) = (sockets.nfs_address()?, sockets.admin_address());
-    let front = Arc::new(Front::new(node.files(), world, settings)?);
+    let front = Arc::new(Front::new(node.files(), world, settings, nfs)?);
     let about = About {
         started,
         data: settings.data.display().to_string(),
@@ -94,18 +92,25 @@ async fn serve(
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::spawn(http::serve(listener, service.clone()));
     }
-    let datagrams = front.serve_datagrams(sockets.nfs_udp, sockets.portmap).map_err(failed)?;
+    let beside = match sockets.portmap {
+        Some(portmap) => front.serve_portmap(portmap.nfs_udp, portmap.tcp, portmap.udp).map_err(failed)?,
+        None => Vec::new(),
+    };
     let listener = tokio::net::TcpListener::from_std(sockets.nfs).map_err(failed)?;
     let mut cores = Cores::start(settings.cores, &front.connection())?;
     let uid = rustix::process::getuid().as_raw();
     print!("{}", banner::text(settings, nfs, admin, opening, uid));
     let _ = std::io::stdout().flush();
     report::tell_manager(&[NotifyState::Ready, NotifyState::Status(&opening.words)]);
+    if settings.portmap {
+        let front = front.clone();
+        tokio::spawn(async move { front.notify_clients().await });
+    }
     tokio::select! {
         () = wait_for_end(&mut signals, flags) => {}
         () = accept(&listener, &mut cores) => {}
     }
-    datagrams.iter().for_each(tokio::task::AbortHandle::abort);
+    beside.iter().for_each(tokio::task::AbortHandle::abort);
     front.stop();
     drop(listener);
     cores.stop();

@@ -1,7 +1,7 @@
 //! The sockets of a server, bound before anything is made: an address that cannot be had stops the start untouched.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -16,25 +16,24 @@ pub const PORTMAP_PORT: u16 = 111;
 /// Everything that a server listens on.
 pub struct Sockets {
     pub nfs: TcpListener,
-    /// MOUNT, NLM and NFS by datagram, for clients that portmap sends here.
-    pub nfs_udp: Option<UdpSocket>,
     pub admin: Option<TcpListener>,
-    pub portmap: Option<(TcpListener, UdpSocket)>,
+    pub portmap: Option<PortmapSockets>,
+}
+
+/// What `--portmap` adds.
+pub struct PortmapSockets {
+    pub tcp: TcpListener,
+    pub udp: UdpSocket,
+    /// MOUNT and NLM by datagram, on the NFS port, for clients that portmap sends there.
+    pub nfs_udp: UdpSocket,
 }
 
 impl Sockets {
     pub fn bind(settings: &Settings) -> Outcome<Sockets> {
         let nfs = tcp("the NFS", settings.nfs, "--nfs")?;
         let admin = settings.admin.map(|address| tcp("the admin", address, "--admin")).transpose()?;
-        let mut sockets = Sockets { nfs, nfs_udp: None, admin, portmap: None };
-        if settings.portmap {
-            let flag = "--nfs, or leave --portmap out";
-            let address = SocketAddr::new(portmap_ip(settings.nfs.ip()), PORTMAP_PORT);
-            sockets.portmap = Some((tcp("the portmap", address, flag)?, udp("the portmap", address, flag)?));
-            let nfs = sockets.nfs.local_addr().unwrap_or(settings.nfs);
-            sockets.nfs_udp = Some(udp("the NFS", nfs, "--nfs")?);
-        }
-        Ok(sockets)
+        let portmap = settings.portmap.then(|| PortmapSockets::bind(settings, &nfs)).transpose()?;
+        Ok(Sockets { nfs, admin, portmap })
     }
 
     /// Where NFS answers; the port is known even if 0 was asked for.
@@ -47,11 +46,17 @@ impl Sockets {
     }
 }
 
-/// Portmap answers on the address of NFS, so that loopback stays loopback.
-fn portmap_ip(nfs: IpAddr) -> IpAddr {
-    match nfs {
-        IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        other => other,
+impl PortmapSockets {
+    /// On the address of NFS, so that loopback stays loopback.
+    fn bind(settings: &Settings, nfs: &TcpListener) -> Outcome<PortmapSockets> {
+        let flag = "--nfs, or leave --portmap out";
+        let address = SocketAddr::new(settings.nfs.ip(), PORTMAP_PORT);
+        let nfs = nfs.local_addr().unwrap_or(settings.nfs);
+        Ok(PortmapSockets {
+            tcp: tcp("the portmap", address, flag)?,
+            udp: udp("the portmap", address, flag)?,
+            nfs_udp: udp("the NFS", nfs, "--nfs")?,
+        })
     }
 }
 

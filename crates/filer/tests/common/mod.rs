@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+pub mod nfs;
+pub mod server;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;

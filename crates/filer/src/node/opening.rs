@@ -1,0 +1,178 @@
+//! Opening an engine: found and judged first, made and recovered afterwards.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use tarn_base::world::World;
+use tarn_engine::{Config, Engine, OpenError, OpenOptions, Parts, RecoveryReport, VolumeSpec};
+use tarn_meta::slate::SlateOptions;
+use tarn_store::meter::Meter;
+use tarn_store::url::StoreUrl;
+use tarn_vfs::{FileSystem, VolumeSettings};
+use tarn_wal::{LogDevice, Wake};
+use zeroize::Zeroizing;
+
+use super::parts::{self, Metered};
+use super::{Node, offline};
+use crate::config::Settings;
+use crate::exit::{Outcome, Stop};
+use crate::keys::{self, Found, Secrets, code};
+use crate::place::{self, Judged};
+use crate::sizes::show_size;
+
+/// The volume that a new store begins with.
+const FIRST_VOLUME: &str = "vol";
+
+/// What an opening did, for whoever started the server.
+pub struct Opening {
+    /// One sentence: what was created or recovered.
+    pub words: String,
+    /// Set when the store was created just now.
+    pub recovery_code: Option<Zeroizing<String>>,
+    pub key_source: String,
+    pub log_bytes: u64,
+    /// Paths that can be mounted.
+    pub exports: Vec<String>,
+}
+
+/// Finds the key, makes what is missing, and opens or creates the engine.
+pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake) -> Outcome<(Node, Opening)> {
+    let store = parts::existing_store(settings, world)?;
+    let state = parts::store_state(settings, store.as_ref()).await?;
+    let found = keys::find(settings, &Secrets::from_environment(), &state, &*world.random)?;
+    if let Some(Metered { store, .. }) = &store {
+        judge_owner(settings, store.clone(), &found, world).await?;
+    }
+    // From here on things are made.
+    let lock = judged.make(settings)?;
+    let Metered { store, meter } = parts::open_store(settings, world, true)?;
+    found.settle(&*store, &settings.store.show()).await?;
+    let device = parts::open_log(settings)?;
+    let log_bytes = device.size();
+    let engine_parts = Parts {
+        world: world.clone(),
+        store,
+        meta: tarn_engine::slate(world.clone(), slate_options(settings)),
+        log: Arc::new(device),
+        master: found.key.clone(),
+        config: config(settings),
+    };
+    let stop = |error: OpenError| stop(settings, &found, &error);
+    let (engine, report, created) = match state.holds_data {
+        true => {
+            let options = OpenOptions { take: settings.take, accept_loss: settings.accept_loss, wake: wake.clone() };
+            match Engine::open(engine_parts.clone(), options).await {
+                // Its creation was interrupted: it goes on.
+                Err(OpenError::NotCreated) => create(engine_parts, wake).await.map_err(stop)?,
+                opened => opened.map(|(engine, report)| (engine, report, false)).map_err(stop)?,
+            }
+        }
+        false => create(engine_parts, wake).await.map_err(stop)?,
+    };
+    let opening = Opening {
+        words: words(&report, created),
+        recovery_code: created.then(|| Zeroizing::new(code::encode(&found.key))),
+        key_source: found.source.clone(),
+        log_bytes,
+        exports: engine.volumes().iter().map(|volume| format!("/{}", volume.name)).collect(),
+    };
+    Ok((node(engine, meter, lock), opening))
+}
+
+fn node(engine: Arc<Engine>, meter: Arc<Meter>, lock: File) -> Node {
+    Node { engine, meter, _lock: lock }
+}
+
+async fn create(parts: Parts, wake: Wake) -> Result<(Arc<Engine>, RecoveryReport, bool), OpenError> {
+    // The root belongs to whoever started the server, so that the first touch works.
+    let first = VolumeSpec {
+        name: FIRST_VOLUME.to_owned(),
+        settings: VolumeSettings::default(),
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        mode: 0o755,
+    };
+    Engine::create(parts, first, wake).await.map(|(engine, report)| (engine, report, true))
+}
+
+/// The engine's settings.
+pub fn config(settings: &Settings) -> Config {
+    let capacity = match &settings.store.url {
+        StoreUrl::Local(dir) => {
+            let dir = dir.clone();
+            let ask = move || place::disk(&dir).ok().map(|disk| (disk.total, disk.free));
+            Some(Arc::new(ask) as tarn_engine::config::Capacity)
+        }
+        _ => None,
+    };
+    Config {
+        capacity,
+        key_cache_bytes: settings.cache_names - slate_options(settings).cache_bytes,
+        record_cache_bytes: settings.cache_data,
+        overlay_bytes: settings.checkpoint_memory,
+        log_fill_percent: settings.log_fill_percent,
+        ..Config::default()
+    }
+}
+
+/// A quarter of the names' memory holds them as the store has them: packed, so more of them.
+pub fn slate_options(settings: &Settings) -> SlateOptions {
+    SlateOptions { cache_bytes: settings.cache_names / 4, ..SlateOptions::default() }
+}
+
+/// What an error of the engine means to the operator.
+pub fn stop(settings: &Settings, found: &Found, error: &OpenError) -> Stop {
+    let reason = error.to_string();
+    match error {
+        OpenError::WrongKey => Stop::KeyWrong { source_of_key: found.source.clone() },
+        OpenError::Newer(version) => Stop::NewerFormat {
+            path: settings.store.show().into(),
+            found: version.to_string(),
+            known: "an older one".to_owned(),
+        },
+        OpenError::Elsewhere { .. } | OpenError::Taken => Stop::OwnedElsewhere { reason },
+        OpenError::ForeignLog | OpenError::StaleLog | OpenError::StoreOlder => {
+            Stop::LogForeign { path: parts::log_path(settings), reason }
+        }
+        OpenError::LogDamaged(_) => Stop::LogDamaged { path: parts::log_path(settings), reason },
+        OpenError::Log(error) => offline::log_stop(settings, error),
+        OpenError::Store(error) => parts::store_stop(settings, error),
+        _ => Stop::OpenFailed(reason),
+    }
+}
+
+/// Refuses a store that needs a log which is not here, before anything is made for it.
+async fn judge_owner(
+    settings: &Settings,
+    store: Arc<dyn tarn_store::Store>,
+    found: &Found,
+    world: &World,
+) -> Outcome<()> {
+    if settings.take || settings.accept_loss || parts::log_path(settings).exists() {
+        return Ok(());
+    }
+    tarn_engine::judge_without_log(store, &found.key, world).await.map_err(|error| stop(settings, found, &error))
+}
+
+fn words(report: &RecoveryReport, created: bool) -> String {
+    if created {
+        return format!("created a new store with the volume {FIRST_VOLUME}");
+    }
+    let orphans = match report.orphans {
+        0 => String::new(),
+        count => format!("; {count} unfinished objects were removed"),
+    };
+    if report.taken {
+        return format!("took the store over as it was at {}{orphans}", report.position);
+    }
+    if report.clean && report.entries == 0 {
+        return format!("recovered after a clean stop: the store holds everything, up to {}{orphans}", report.last);
+    }
+    let how = if report.clean { "a clean stop" } else { "an unclean end" };
+    format!(
+        "recovered after {how}: {} changes ({}) came from the log, the last at {}{orphans}",
+        report.entries,
+        show_size(report.bytes),
+        report.last
+    )
+}
