@@ -42,10 +42,18 @@ impl Core {
             }
         }
         for place in &need.logged {
-            let read = self.log.read(*place).map_err(|error| {
-                tracing::error!(%error, "dirty data could not be read back from the log");
-                Errno::Io
-            })?;
+            let read = match self.log.read(*place) {
+                Ok(read) => read,
+                Err(_) if self.stack.load().version != stack.version => {
+                    // Trimmed, for the store has it now: begin again from the present.
+                    *pins = Pins::default();
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::error!(%error, "dirty data could not be read back from the log");
+                    return Err(Errno::Io);
+                }
+            };
             pins.logged.insert(*place, read);
         }
         Ok(())

@@ -187,10 +187,23 @@ impl<'a> Tx<'a> {
             return Ok(value);
         }
         if let Some(value) = self.pins.keys.get(key) {
+            if self.replaced_since(key) {
+                self.need.stale = true;
+                return Err(());
+            }
             return Ok(value.clone());
         }
         self.need.keys.insert(*key);
         Err(())
+    }
+
+    /// Whether `key` is a pointer that was pinned below dirty data which a checkpoint has stored since: the data is
+    /// in the store's new view only, under a new pointer.
+    fn replaced_since(&self, key: &Key) -> bool {
+        let Some(then) = self.pins.stack.as_ref().filter(|_| key.kind == Kind::Pointer) else { return false };
+        let oldest = self.stack.oldest();
+        let mut gone = then.generations.iter().filter(|generation| generation.number < oldest);
+        gone.any(|generation| generation.has_record(&(key.volume, Ino(key.a), key.b)))
     }
 
     pub fn get(&mut self, key: &Key) -> Step<Option<Bytes>> {

@@ -17,7 +17,7 @@ use super::pack::{Packed, RESERVE};
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::key::{Key, Kind};
-use crate::overlay::{Closed, Stack};
+use crate::overlay::Closed;
 use crate::value::ShardState;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -27,11 +27,9 @@ const TRIES_AT_END: u32 = 3;
 
 impl Keeper {
     /// Commits what was collected and packed, shows it and trims the log.
-    #[expect(clippy::too_many_arguments, reason = "the pieces of one checkpoint, each made by its own step")]
     pub(super) async fn finish(
         &self,
         turn: &mut Turn,
-        stack: &Stack,
         number: u64,
         closed: &Closed,
         collected: Collected,
@@ -40,8 +38,9 @@ impl Keeper {
     ) -> Result<Done, CheckpointError> {
         let changes = self.core.segments.waiting();
         let drawn: Vec<u32> = packed.segments.keys().map(|segment| segment.counter).collect();
+        let view = self.core.stack.load().view.clone();
         let built = async {
-            let mut table = Table::new(&self.core, &stack.view, &packed.segments);
+            let mut table = Table::new(&self.core, &view, &packed.segments);
             table.kill(&collected.dead).await?;
             table.apply(&changes).await?;
             Ok::<_, CheckpointError>(table.finish())
@@ -55,11 +54,17 @@ impl Keeper {
             Err(error) => Err(error),
         };
         if let Err(error) = committed {
-            turn.given_up.extend(drawn);
-            self.remove_given_up(turn).await;
+            if turn.meta.is_some() {
+                turn.given_up.extend(drawn);
+                self.remove_given_up(turn).await;
+            } else {
+                // Nobody could say: the objects may be needed.
+                turn.undecided.extend(drawn);
+            }
             return Err(error);
         }
         self.core.segments.done(changes.len());
+        turn.landed(&changes);
         self.core.config.crash_point("the batch is durable").await;
         let done = Done {
             position: closed.last,
@@ -80,9 +85,20 @@ impl Keeper {
         ShardState {
             reserved_epoch: self.epoch,
             reserved_counter: reserved.max(turn.next_segment + beyond),
-            settled_counter: turn.given_up.iter().copied().min().unwrap_or(turn.next_segment),
+            settled_counter: turn.settled(),
             ..closed.state.clone()
         }
+    }
+
+    /// Gives reserved numbers back that were never drawn: the next opening has no objects to look for.
+    pub(super) async fn release(&self, turn: &mut Turn) -> Result<(), CheckpointError> {
+        if turn.state.reserved_counter == turn.next_segment || turn.settled() < turn.next_segment {
+            return Ok(());
+        }
+        let (reserved_counter, settled_counter) = (turn.next_segment, turn.next_segment);
+        let state = ShardState { reserved_counter, settled_counter, ..turn.state.clone() };
+        let batch = Batch { changes: vec![shard_change(&state)] };
+        self.commit(turn, batch, state).await
     }
 
     /// Reserves further segment numbers, durably, P unchanged.
@@ -93,7 +109,8 @@ impl Keeper {
         self.commit(turn, batch, state).await
     }
 
-    /// Makes a batch durable that brings the shard to `state`.
+    /// Makes a batch durable that brings the shard to `state`. After an error the batch is not there if the store is
+    /// open; if it is not, nobody knows.
     async fn commit(&self, turn: &mut Turn, batch: Batch, state: ShardState) -> Result<(), CheckpointError> {
         if !self.tenure.check().await {
             return Err(CheckpointError::Deposed);
@@ -147,6 +164,9 @@ impl Keeper {
         let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;
         turn.state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
         turn.meta = Some(meta.clone());
+        // Views of the store that failed read nothing any more. This one may be a batch further than the stack thinks:
+        // the generation that is still over it says the same.
+        self.core.stack.exchange(0, meta.view());
         Ok(meta)
     }
 

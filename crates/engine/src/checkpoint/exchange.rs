@@ -8,7 +8,8 @@ use tarn_wal::LogError;
 
 use super::collect::Collected;
 use super::pack::Packed;
-use super::{CheckpointError, Keeper, Turn};
+use super::{CheckpointError, Done, Keeper, Turn};
+use crate::overlay::Closed;
 use crate::segments::SegmentChange;
 
 impl Keeper {
@@ -38,6 +39,24 @@ impl Keeper {
         }
         self.core.stack.exchange(number, view);
         Ok(())
+    }
+
+    /// Shows a generation that turned out to be in the store.
+    pub(super) async fn adopt(
+        &self,
+        turn: &mut Turn,
+        number: u64,
+        closed: &Closed,
+    ) -> Result<Done, CheckpointError> {
+        let view = self.ready(turn).await?.view();
+        {
+            let _pause = self.core.exchange_pause.write().await;
+            // Its new pointers are not known here.
+            self.core.caches.keys.clear();
+            self.core.stack.exchange(number, view);
+        }
+        self.trim(closed.last).await?;
+        Ok(Done { position: closed.last, ..Done::default() })
     }
 
     /// Trims the log up to `upto`, which the store holds.

@@ -15,12 +15,14 @@ mod commit;
 mod driver;
 mod exchange;
 mod merge;
+mod numbers;
 mod pack;
 mod table;
 
 pub(crate) use close::end_generation;
 pub(crate) use pack::RESERVE;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,7 +35,7 @@ use tarn_wal::LogError;
 use tokio::sync::Notify;
 
 use crate::core::Core;
-use crate::overlay::{Closed, Generation, Stack};
+use crate::overlay::{Closed, Generation};
 use crate::owner::Tenure;
 use crate::value::ShardState;
 
@@ -100,6 +102,10 @@ pub(crate) struct Turn {
     next_segment: u32,
     /// Numbers whose objects may lie in the store without a key.
     given_up: Vec<u32>,
+    /// Numbers in a batch of which nobody knows whether it is there.
+    undecided: Vec<u32>,
+    /// Numbers lent to reclaim, until a batch holds their keys.
+    lent: BTreeSet<u32>,
 }
 
 /// Keeps the store up with the log. One per opening.
@@ -136,7 +142,14 @@ pub struct Beginning {
 impl Keeper {
     pub fn new(core: Arc<Core>, beginning: Beginning) -> Arc<Keeper> {
         let Beginning { opener, meta, tenure, epoch, salt, state } = beginning;
-        let turn = Turn { meta: Some(meta), state, next_segment: 1, given_up: Vec::new() };
+        let turn = Turn {
+            meta: Some(meta),
+            state,
+            next_segment: 1,
+            given_up: Vec::new(),
+            undecided: Vec::new(),
+            lent: BTreeSet::new(),
+        };
         Arc::new(Keeper {
             core,
             opener,
@@ -169,7 +182,9 @@ impl Keeper {
     pub(crate) async fn sync_finally(&self) -> Result<(), CheckpointError> {
         self.close()?;
         while self.run_oldest(true).await?.is_some() {}
-        Ok(())
+        let mut turn = self.turn.lock().await;
+        self.ready(&mut turn).await?;
+        self.release(&mut turn).await
     }
 
     /// Ends the driver. The running checkpoint comes to its end.
@@ -198,7 +213,13 @@ impl Keeper {
         let stack = self.core.stack.load();
         let Some(oldest) = stack.generations.last().cloned() else { return Ok(None) };
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
-        let outcome = self.run(&mut turn, &stack, &oldest, closed, finally).await;
+        let outcome = self.run(&mut turn, &oldest, closed, finally).await;
+        if let Err(CheckpointError::Meta(_)) = outcome
+            && let Some(meta) = turn.meta.take()
+        {
+            // Whatever is wrong with it, it is opened again for the next try.
+            let _ = meta.close().await;
+        }
         self.note(&outcome);
         outcome.map(Some)
     }
@@ -206,7 +227,6 @@ impl Keeper {
     async fn run(
         &self,
         turn: &mut Turn,
-        stack: &Stack,
         generation: &Generation,
         closed: &Closed,
         finally: bool,
@@ -215,7 +235,14 @@ impl Keeper {
         self.core.log.wait(closed.last).await?;
         self.core.config.crash_point("checkpoint begins").await;
         self.ready(turn).await?;
-        let collected = collect::collect(&self.core, &stack.view, generation).await?;
+        let mut undecided = std::mem::take(&mut turn.undecided);
+        if turn.state.position >= closed.last {
+            // A batch whose answer was lost: it is there.
+            return self.adopt(turn, generation.number, closed).await;
+        }
+        turn.given_up.append(&mut undecided);
+        let view = self.core.stack.load().view.clone();
+        let collected = collect::collect(&self.core, &view, generation).await?;
         let mut packer = pack::Packer::new(self, turn);
         let packed = match merge::store_records(&self.core, &collected, &mut packer).await {
             Ok(()) => packer.finish().await,
@@ -229,7 +256,7 @@ impl Keeper {
             }
         };
         self.core.config.crash_point("segments are written").await;
-        self.finish(turn, stack, generation.number, closed, collected, packed, finally).await
+        self.finish(turn, generation.number, closed, collected, packed, finally).await
     }
 
     fn note(&self, outcome: &Result<Done, CheckpointError>) {

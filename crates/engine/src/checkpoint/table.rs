@@ -103,8 +103,12 @@ impl<'a> Table<'a> {
                     self.deleted(*segment);
                 }
                 SegmentChange::Move { object, records } => {
+                    self.load([object.segment]).await?;
                     self.load(records.iter().flat_map(|record| [record.from, record.source])).await?;
-                    self.moved(object, records);
+                    // In a batch whose answer was lost it may be there already.
+                    if self.value(object.segment).is_none() {
+                        self.moved(object, records);
+                    }
                 }
             }
         }
