@@ -20,6 +20,7 @@ use crate::error::OpenError;
 use crate::open::Parts;
 use crate::overlay::{Stack, StackCell};
 use crate::owner::{Held, Register, Tenure};
+use crate::reclaim::Reclaim;
 use crate::recovery::Rebuilt;
 use crate::segments::Segments;
 use crate::value::{NotifyRecord, ShardState};
@@ -35,6 +36,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(200);
 pub struct Engine {
     pub(crate) core: Arc<Core>,
     pub(crate) keeper: Arc<Keeper>,
+    pub(crate) reclaim: Arc<Reclaim>,
     pub(crate) tenure: Arc<Tenure>,
 }
 
@@ -113,13 +115,15 @@ impl Engine {
         let epoch = core.identity.owner_epoch;
         let beginning = Beginning { opener, meta, tenure: tenure.clone(), epoch, salt, state };
         let keeper = Keeper::new(core.clone(), beginning);
-        let engine = Arc::new(Engine { core, keeper, tenure });
+        let reclaim = Reclaim::new(core.clone(), keeper.clone());
+        let engine = Arc::new(Engine { core, keeper, reclaim, tenure });
         engine.start();
         Ok(engine)
     }
 
     fn start(&self) {
         self.keeper.start();
+        self.reclaim.start();
         let (core, world) = (self.core.clone(), self.core.world.clone());
         let heartbeat = core.config.heartbeat;
         let deposed = move || core.health.deposed.store(true, Ordering::Relaxed);
@@ -160,6 +164,7 @@ impl Engine {
     /// the next opening needs it.
     pub async fn close(&self) -> Result<(), CheckpointError> {
         self.keeper.stop();
+        self.reclaim.stop().await;
         let saved = self.last_checkpoints().await;
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;

@@ -31,6 +31,11 @@ impl MapState {
             && !self.cuts.iter().any(|cut| (cut.from..cut.to).contains(&record) && generation < cut.generation)
     }
 
+    /// Whether the charge of a pointer of `generation` was dropped already, by a whole cut or with the inode.
+    pub fn drops_charge(&self, generation: u32) -> bool {
+        self.dead || self.cuts.iter().any(|cut| cut.from == 0 && cut.to == u64::MAX && generation < cut.generation)
+    }
+
     /// Adds a cut; those it covers entirely are dropped, for it hides all that they hide.
     pub fn cut(&mut self, cut: Cut) {
         self.cuts.retain(|old| old.from < cut.from || old.to > cut.to);

@@ -1,0 +1,164 @@
+//! Giving space back: cuts worked off, objects deleted, sparse segments rewritten, volumes taken down.
+//!
+//! - Everything to be done is found in the store's view, by key: a crash forgets nothing.
+//! - Changes of files' keys are entries of the log like any other, of at most [`KEYS_AT_ONCE`] keys (engine rule 8);
+//!   changes of segments' keys ride in the next checkpoint's batch.
+//! - Nothing is deleted before the batch that condemns it is in the view (rule 24).
+//! - One pass at a time; none runs while the log is filling, and none begins once the engine is closing.
+
+mod compact;
+mod condemned;
+mod cuts;
+mod driver;
+mod pace;
+mod survey;
+mod volumes;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tarn_base::ids::SegmentId;
+use tarn_meta::MetaError;
+use tarn_vfs::{Done, Errno, Failure};
+use tokio::sync::Notify;
+
+use crate::checkpoint::{CheckpointError, Keeper};
+use crate::core::Core;
+use crate::run::Operation;
+
+pub(crate) use pace::Pace;
+pub use survey::SegmentTotals;
+
+/// Keys changed by one entry.
+const KEYS_AT_ONCE: usize = 500;
+
+/// Why a pass did not come to its end. Nothing was lost: the next begins again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReclaimError {
+    #[error("{0}")]
+    Checkpoint(#[from] CheckpointError),
+    #[error("the metadata store could not be read: {0}")]
+    Meta(#[from] MetaError),
+    #[error("a change was refused: {0}")]
+    Refused(Errno),
+    #[error("the engine is closing")]
+    Stopping,
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Pointers removed that a cut hid or whose file is gone.
+    pub pointers: u64,
+    /// Cuts and dead maps that are done with.
+    pub cuts: u64,
+    /// Keys removed of deleted volumes, and volumes that are gone entirely.
+    pub volume_keys: u64,
+    pub volumes: u64,
+    /// Records copied into new segments, and their bytes.
+    pub moved: u64,
+    pub moved_bytes: u64,
+    /// Objects deleted, and their bytes.
+    pub deleted: u64,
+    pub deleted_bytes: u64,
+}
+
+/// What a pass knows of the passes before it; nothing depends on it but work saved.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Version of the view whose cuts have been worked off as far as they could be.
+    cuts_seen: Option<u64>,
+    survey: Option<survey::Taken>,
+    /// Objects deleted whose keys do not say so yet.
+    deleted: BTreeSet<SegmentId>,
+    /// Segments whose records have been copied, until the view says so.
+    moved: BTreeSet<SegmentId>,
+    /// Segments that cannot be moved, because they are damaged.
+    immovable: BTreeSet<SegmentId>,
+}
+
+/// The background work of one engine.
+pub struct Reclaim {
+    core: Arc<Core>,
+    keeper: Arc<Keeper>,
+    memory: tokio::sync::Mutex<Memory>,
+    totals: Mutex<Option<SegmentTotals>>,
+    wake: Notify,
+    stopping: AtomicBool,
+}
+
+impl std::fmt::Debug for Reclaim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reclaim({:?})", self.core)
+    }
+}
+
+impl Reclaim {
+    pub fn new(core: Arc<Core>, keeper: Arc<Keeper>) -> Arc<Reclaim> {
+        Arc::new(Reclaim {
+            core,
+            keeper,
+            memory: Default::default(),
+            totals: Default::default(),
+            wake: Notify::new(),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends the background work and waits until the running pass has ended.
+    pub async fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake.notify_one();
+        drop(self.memory.lock().await);
+    }
+
+    /// One full pass, with the checkpoints that it needs before, between and behind its steps.
+    ///
+    /// Objects that it condemns itself are deleted by a later pass, once their hold time is over.
+    pub async fn now(&self) -> Result<Reclaimed, ReclaimError> {
+        let mut memory = self.memory.lock().await;
+        let mut done = Reclaimed::default();
+        let mut pace = Pace::free(&self.core.world);
+        self.keeper.sync().await?;
+        self.take_volumes_down(&mut done).await?;
+        self.work_cuts_off(&mut done).await?;
+        self.keeper.sync().await?;
+        self.take_volumes_down(&mut done).await?;
+        let survey = self.survey(&mut memory).await?;
+        self.compact(&mut memory, &survey, &mut pace, &mut done).await?;
+        self.keeper.sync().await?;
+        let survey = self.survey(&mut memory).await?;
+        self.delete_condemned(&mut memory, &survey, &mut done).await?;
+        self.keeper.sync().await?;
+        self.survey(&mut memory).await?;
+        Ok(done)
+    }
+
+    /// Segments by state, as the last pass saw them.
+    pub fn totals(&self) -> Option<SegmentTotals> {
+        *self.totals.lock()
+    }
+
+    fn go_on(&self) -> Result<(), ReclaimError> {
+        if self.stopping.load(Ordering::Acquire) { Err(ReclaimError::Stopping) } else { Ok(()) }
+    }
+
+    /// Runs an operation of its own. A full log is waited for.
+    async fn execute<O: Operation + Clone>(&self, operation: O) -> Result<O::Out, ReclaimError> {
+        loop {
+            self.go_on()?;
+            match self.core.execute(operation.clone()).await {
+                Ok(Done { value, .. }) => return Ok(value),
+                Err(Done { value: Failure { errno: Errno::TryLater, .. }, .. })
+                    if !self.core.health.deposed.load(Ordering::Relaxed) =>
+                {
+                    self.core.world.clock.sleep(Duration::from_millis(500)).await;
+                }
+                Err(Done { value: Failure { errno, .. }, .. }) => return Err(ReclaimError::Refused(errno)),
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! How fast background work may read and write.
+
+use std::time::Duration;
+
+use tarn_base::world::World;
+
+/// Bytes at the beginning that nothing waits for.
+const BURST: u64 = 64 << 20;
+
+/// Spreads bytes over time.
+#[derive(Debug)]
+pub struct Pace {
+    world: World,
+    /// Bytes per second; `None`: as fast as it goes.
+    rate: Option<u64>,
+    burst: u64,
+}
+
+impl Pace {
+    /// As fast as it goes.
+    pub fn free(world: &World) -> Pace {
+        Pace { world: world.clone(), rate: None, burst: 0 }
+    }
+
+    /// `rate` bytes per second, after a first burst.
+    pub fn limited(world: &World, rate: u64) -> Pace {
+        Pace { world: world.clone(), rate: Some(rate.max(1)), burst: BURST }
+    }
+
+    /// Waits until `bytes` more may be moved.
+    pub async fn take(&mut self, bytes: u64) {
+        let Some(rate) = self.rate else { return };
+        let free = self.burst.min(bytes);
+        self.burst -= free;
+        let rest = bytes - free;
+        if rest > 0 {
+            let micros = u128::from(rest) * 1_000_000 / u128::from(rate);
+            self.world.clock.sleep(Duration::from_micros(micros as u64)).await;
+        }
+    }
+}
