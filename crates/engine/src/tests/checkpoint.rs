@@ -309,7 +309,7 @@ async fn a_store_that_fails_is_tried_again_and_what_it_half_did_goes() {
         let full = matches!(effect(), Effect::Before(StoreError::Full(_)));
         assert_eq!(engine.core.health.store_full.load(Ordering::Relaxed), full, "{failed}");
         // Writes go on meanwhile, unless there is no space for them.
-        let more = engine.write(&Caller::root(), node, 600_000, Bytes::from_static(b"more"), Stability::File).await;
+        let more = engine.write(&Caller::root(), node, 900_000, Bytes::from_static(b"more"), Stability::File).await;
         assert_eq!(more.is_err(), full);
         for _ in 0..20 {
             rig.pass(Duration::from_secs(1)).await;
