@@ -180,7 +180,8 @@ impl Rig {
         Engine::open(self.parts(), options).await.inspect(|(engine, _)| self.drive(engine, wake))
     }
 
-    fn drive(&self, engine: &Engine, wake: Arc<Notify>) {
+    /// Flushes the log of `engine` whenever `wake` says so.
+    pub fn drive(&self, engine: &Engine, wake: Arc<Notify>) {
         let log = engine.log().clone();
         self.world.spawn.spawn(
             "log",

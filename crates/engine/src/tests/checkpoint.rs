@@ -67,8 +67,12 @@ fn check_store(rig: &Rig) {
 /// Every object under `segments/` has a key.
 fn check_no_orphans(rig: &Rig) {
     let contents = rig.disk.contents();
-    let keys: Vec<u64> =
-        contents.iter().filter_map(|(key, _)| Key::decode(key)).filter(|key| key.kind == Kind::Segment).map(|key| key.a).collect();
+    let keys: Vec<u64> = contents
+        .iter()
+        .filter_map(|(key, _)| Key::decode(key))
+        .filter(|key| key.kind == Kind::Segment)
+        .map(|key| key.a)
+        .collect();
     for (name, _) in rig.memory.contents() {
         if let Some(segment) = tarn_data::parse_object_name(&name) {
             assert!(keys.contains(&crate::key::segment_number(segment)), "{name} is an orphan");

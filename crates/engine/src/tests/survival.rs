@@ -1,0 +1,180 @@
+//! What survives checkpoints and crashes beside files: outcomes, locks, spilled data, a log that is always full; and the
+//! whole over the metadata engine that serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tarn_meta::slate::SlateOptions;
+use tarn_vfs::{
+    Caller, ClientId, CreateMode, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node,
+    OnceToken, SetAttr, Stability,
+};
+use tarn_wal::MemDevice;
+
+use super::opening::{look, make, read, root, write};
+use crate::open::{OpenOptions, slate};
+use crate::testing::{Rig, settle};
+use crate::{Engine, Parts};
+
+/// Moves time on by itself.
+fn keep_time(rig: &Rig) {
+    let clock = rig.clock.clone();
+    rig.world.spawn.spawn(
+        "time",
+        Box::pin(async move {
+            loop {
+                tokio::task::yield_now().await;
+                clock.advance(Duration::from_millis(1));
+            }
+        }),
+    );
+}
+
+fn lock(node: Node, owner: &'static str) -> LockRequest {
+    let owner = LockOwner { client: Bytes::from(owner), owner: Bytes::from_static(b"process"), process: 1 };
+    let range = LockRange { start: 0, end: 10 };
+    let lock = Lock { node, owner, kind: LockKind::Exclusive, range };
+    LockRequest { lock, wait: false, reclaim: false, callback: Bytes::new() }
+}
+
+#[tokio::test]
+async fn outcomes_and_locks_survive_trimming_and_crashes() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let token = OnceToken { client: ClientId(5), number: 6, digest: 7 };
+    let caller = Caller { once: Some(token), ..Caller::root() };
+    let create =
+        |engine: &Arc<Engine>| engine.create(&caller, root(engine), b"once", CreateMode::Guarded, SetAttr::default());
+    let first = create(&engine).await.unwrap();
+    let held = engine.lock(&Caller::root(), lock(node, "one")).await.unwrap();
+    assert_eq!(held.value, LockOutcome::Granted);
+    engine.durable(held.position).await.unwrap();
+    for trimmed in [false, true, true] {
+        if trimmed {
+            write(&rig.open().await.0, node, 0, b"x").await;
+            rig.crash();
+            let (engine, _) = rig.open().await;
+            engine.checkpoint().await.unwrap();
+        }
+        rig.crash();
+        let (engine, _) = rig.open().await;
+        assert_eq!(create(&engine).await.unwrap().value, first.value, "trimmed: {trimmed}");
+        assert!(matches!(
+            engine.lock(&Caller::root(), lock(node, "other")).await.unwrap().value,
+            LockOutcome::Denied(_)
+        ));
+        assert!(!engine.in_grace());
+        rig.crash();
+    }
+    rig.open().await.0.close().await.unwrap();
+    rig.crash();
+    assert_eq!(create(&rig.open().await.0).await.unwrap().value, first.value);
+    rig.crash();
+}
+
+#[tokio::test]
+async fn locks_that_went_with_their_log_are_reclaimed_in_grace() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let held = engine.lock(&Caller::root(), lock(node, "one")).await.unwrap();
+    assert_eq!(held.value, LockOutcome::Granted);
+    engine.close().await.unwrap();
+    rig.crash();
+    let other = rig.elsewhere();
+    let (engine, report) = other.open().await;
+    assert!(report.session_lost && engine.in_grace());
+    assert_eq!(engine.clients_to_notify().len(), 1);
+    let reclaim = LockRequest { reclaim: true, ..lock(node, "one") };
+    assert_eq!(engine.lock(&Caller::root(), reclaim).await.unwrap().value, LockOutcome::Granted);
+    other.pass(other.config.grace).await;
+    assert!(!engine.in_grace());
+}
+
+#[tokio::test]
+async fn data_that_is_only_in_the_log_is_read_back_and_checkpointed_after_a_crash() {
+    let mut rig = Rig::new();
+    rig.config.overlay_bytes = 0;
+    rig.config.record_cache_bytes = 0;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let content: Vec<u8> = (0..500_000u32).map(|at| (at / 7) as u8).collect();
+    write(&engine, node, 0, &content[..250_000]).await;
+    write(&engine, node, 250_000, &content[250_000..]).await;
+    write(&engine, node, 100, &content[100..200]).await;
+    assert!(read(&engine, node, 0, 1 << 20).await == content);
+    rig.crash();
+    let (engine, _) = rig.open().await;
+    assert!(read(&engine, node, 0, 1 << 20).await == content);
+    engine.checkpoint().await.unwrap();
+    assert!(read(&engine, node, 0, 1 << 20).await == content);
+}
+
+#[tokio::test]
+async fn a_log_much_smaller_than_what_is_written_slows_writers_down_and_fails_none() {
+    let mut rig = Rig::new();
+    rig.device = Arc::new(MemDevice::new(2 << 20));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    let piece = |at: u64| vec![(at % 251) as u8; 64 << 10];
+    for at in 0..200u64 {
+        let offset = at * (64 << 10);
+        let done = engine
+            .write(&Caller::root(), node, offset, Bytes::from(piece(at)), Stability::Unstable)
+            .await
+            .unwrap_or_else(|failed| panic!("write {at}: {failed:?}"));
+        assert_eq!(done.value.count, 64 << 10);
+    }
+    let done = engine.commit(&Caller::root(), node).await.unwrap();
+    engine.durable(done.position).await.unwrap();
+    rig.crash();
+    let (engine, _) = rig.open().await;
+    for at in 0..200u64 {
+        assert!(read(&engine, node, at * (64 << 10), 64 << 10).await == piece(at), "piece {at}");
+    }
+    rig.crash();
+}
+
+#[tokio::test]
+async fn the_whole_stands_on_slatedb_and_shows_nothing_in_the_clear() {
+    let rig = Rig::new();
+    let parts = |rig: &Rig| Parts { meta: slate(rig.world.clone(), SlateOptions::default()), ..rig.parts() };
+    keep_time(&rig);
+    let wake = Arc::new(tokio::sync::Notify::new());
+    let hook = |wake: &Arc<tokio::sync::Notify>| -> tarn_wal::Wake {
+        let wake = wake.clone();
+        Arc::new(move || wake.notify_one())
+    };
+    let (engine, _) = Engine::create(parts(&rig), Rig::first_volume(), hook(&wake)).await.unwrap();
+    rig.drive(&engine, wake.clone());
+    let node = make(&engine, "a planted name").await;
+    let content = b"planted content ".repeat(20_000);
+    write(&engine, node, 0, &content).await;
+    engine.checkpoint().await.unwrap();
+    write(&engine, node, 5, b"more").await;
+    rig.crash();
+    settle().await;
+
+    keep_time(&rig);
+    let (engine, report) = Engine::open(parts(&rig), OpenOptions::new(hook(&wake))).await.unwrap();
+    rig.drive(&engine, wake.clone());
+    assert!(report.entries > 0);
+    assert_eq!(look(&engine, "a planted name").await, node);
+    assert_eq!(&read(&engine, node, 0, 12).await, b"plantmoreont");
+    engine.close().await.unwrap();
+    rig.crash();
+    for (name, object) in rig.memory.contents() {
+        for planted in [&b"planted"[..], b"a planted name"] {
+            assert!(!object.windows(planted.len()).any(|part| part == planted), "{name} shows it");
+        }
+    }
+    let other = rig.elsewhere();
+    keep_time(&other);
+    let (engine, report) = Engine::open(parts(&other), OpenOptions::new(hook(&wake))).await.unwrap();
+    assert!(report.clean);
+    assert_eq!(&read(&engine, node, 0, 12).await, b"plantmoreont");
+    other.crash();
+}
