@@ -10,6 +10,7 @@ mod admin;
 pub mod cli;
 pub mod config;
 pub mod exit;
+mod flush;
 mod front;
 pub mod keys;
 mod memory;

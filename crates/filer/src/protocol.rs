@@ -35,7 +35,10 @@ pub enum Request {
         name: String,
     },
     Checkpoint,
-    Fsck,
+    Fsck {
+        /// Also read and verify every record.
+        deep: bool,
+    },
     Scrub,
 }
 
@@ -147,6 +150,14 @@ pub struct StatusView {
     pub memory_limit_bytes: u64,
     pub incarnation: u32,
     pub in_grace: bool,
+    /// Why no change is taken any more.
+    pub read_only: Option<String>,
+    /// Another node has taken the store.
+    pub deposed: bool,
+    pub store_full: bool,
+    /// Damage found so far, one sentence each; the first hundred.
+    pub damage: Vec<String>,
+    pub segments: SegmentStatus,
     pub log: LogStatus,
     pub overlay: OverlayStatus,
     pub checkpoint: CheckpointStatus,
@@ -184,22 +195,36 @@ pub struct OverlayStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct CheckpointStatus {
-    pub count: u64,
-    pub failures: u64,
-    pub last_milliseconds: u64,
     /// Why the last try failed, if it did.
     pub failing: Option<String>,
     /// The store holds everything up to here.
     pub position: String,
+    /// What the last one brought to the store.
+    pub last_keys: u64,
+    pub last_records: u64,
+    pub last_segments: u64,
+    pub last_bytes: u64,
+}
+
+/// Objects of file data, as the last survey saw them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SegmentStatus {
+    pub live: u64,
+    pub live_object_bytes: u64,
+    pub live_bytes: u64,
+    /// Those that await deletion.
+    pub condemned: u64,
+    pub condemned_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct CacheStatus {
     pub name: String,
-    pub hits: u64,
-    pub misses: u64,
+    pub entries: u64,
     pub bytes: u64,
+    pub capacity_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

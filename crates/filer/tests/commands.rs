@@ -65,7 +65,7 @@ fn a_server_says_how_it_is() {
     let root = client.root.clone();
     client.put(&root, "file", b"content");
     let text = run(&place, &["status"]);
-    for word in ["log ", "checkpoints", "volume       vol"] {
+    for word in ["log ", "stored ", "volume       vol"] {
         assert!(text.contains(word), "{text}");
     }
     let status: serde_json::Value = serde_json::from_str(&run(&place, &["status", "--json"])).unwrap();
@@ -75,7 +75,7 @@ fn a_server_says_how_it_is() {
     assert_eq!(calls["count"], 1);
     assert!(run(&place, &["clients"]).contains("127.0.0.1"));
     assert!(run(&place, &["locks", "list"]).starts_with("CLIENT"));
-    assert!(run(&place, &["fsck"]).contains("clean"));
+    assert!(run(&place, &["fsck", "--deep"]).contains("clean"));
     assert!(run(&place, &["scrub"]).contains("clean"));
 
     let admin = status["admin"].as_str().unwrap();

@@ -161,7 +161,7 @@ fn data_of_a_newer_version() {
 fn a_log_that_would_not_survive() {
     let place = Place::new();
     if !fs::read_to_string("/proc/mounts").unwrap().lines().any(|line| line.contains(" /dev/shm tmpfs ")) {
-        println!("no tmpfs at /dev/shm to try");
+        println!("SKIPPED a_log_that_would_not_survive: needs a tmpfs at /dev/shm");
         return;
     }
     refused(
@@ -246,6 +246,23 @@ fn a_store_that_cannot_be_named_so() {
         50,
         "the store gopher://bucket cannot be named so: \"gopher://bucket\" is not a store URL; use file:///DIR, \
          s3://BUCKET/PREFIX, az://CONTAINER/PREFIX or mem://",
+    );
+}
+
+#[test]
+fn a_store_directory_with_something_else_in_it() {
+    let place = Place::new();
+    fs::create_dir(place.path("photos")).unwrap();
+    fs::write(place.path("photos/summer"), "").unwrap();
+    let store = format!("file://{}", place.shown("photos"));
+    refused(
+        &place,
+        &["serve", "--nfs", "127.0.0.1:0", "--unsafe-log", "--store", &store, "--key-file", "key"],
+        51,
+        &format!(
+            "the store {store} cannot be used: the directory holds something that is not Tarn's; choose an empty one with \
+             --store"
+        ),
     );
 }
 

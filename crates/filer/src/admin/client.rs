@@ -40,10 +40,10 @@ pub fn ask_with<T: DeserializeOwned>(data: &Path, request: &Request, mut progres
 }
 
 fn connect(data: &Path) -> Outcome<UnixStream> {
-    let not_running = || Stop::NotRunning { path: data.to_path_buf() };
-    let (_dir, path) = place::short_path(data, SOCKET).map_err(|_| not_running())?;
-    UnixStream::connect(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => Stop::PathNotPermitted { path: data.join(SOCKET), flag: "--data" },
-        _ => not_running(),
-    })
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => Stop::PathNotPermitted { path: data.to_path_buf(), flag: "--data" },
+        _ => Stop::NotRunning { path: data.to_path_buf() },
+    };
+    let (_dir, path) = place::short_path(data, SOCKET).map_err(failed)?;
+    UnixStream::connect(path).map_err(failed)
 }

@@ -41,8 +41,10 @@ async fn metrics(State(service): State<Arc<Service>>) -> Response {
 }
 
 async fn health(State(service): State<Arc<Service>>) -> Response {
-    match service.status().log.poisoned {
+    let status = service.status();
+    let deposed = status.deposed.then(|| "another node has taken the store".to_owned());
+    match status.log.poisoned.or(status.read_only).or(deposed) {
         None => "ok\n".into_response(),
-        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }

@@ -42,44 +42,49 @@ impl Collector for Scrape {
         let caches = |value: fn(&crate::protocol::CacheStatus) -> u64| {
             status.caches.iter().map(move |cache| (vec![("cache", cache.name.clone())], value(cache))).collect()
         };
-        family(out, "cache_hits", "Look-ups that a cache answered", false, caches(|cache| cache.hits))?;
-        family(out, "cache_misses", "Look-ups that it did not", false, caches(|cache| cache.misses))?;
+        family(out, "cache_entries", "What a cache holds", true, caches(|cache| cache.entries))?;
         family(out, "cache_bytes", "Memory of a cache", true, caches(|cache| cache.bytes))?;
+        family(out, "cache_capacity_bytes", "Memory it may use", true, caches(|cache| cache.capacity_bytes))?;
         requests(out, status)?;
         operations(out, status)
     }
 }
 
 fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
-    let rows: [(&str, &str, u64); 16] = [
+    let (log, overlay, checkpoint, segments) = (&status.log, &status.overlay, &status.checkpoint, &status.segments);
+    let rows: &[(&str, &str, u64)] = &[
         ("uptime_seconds", "Time since the start", status.uptime_seconds),
         ("memory_bytes", "Resident memory", status.memory_bytes),
         ("memory_limit_bytes", "Memory this process may use", status.memory_limit_bytes),
-        ("log_capacity_bytes", "Size of the write log", status.log.capacity_bytes),
-        ("log_used_bytes", "What of it a checkpoint has not yet freed", status.log.used_bytes),
-        ("log_poisoned", "1 if the log's device has failed", u64::from(status.log.poisoned.is_some())),
-        ("overlay_bytes", "Changes that the store does not hold yet", status.overlay.bytes),
-        ("overlay_keys", "Keys among them", status.overlay.keys),
-        ("overlay_generations", "Generations that wait for their checkpoint", status.overlay.generations),
-        ("checkpoint_last_milliseconds", "How long the last checkpoint took", status.checkpoint.last_milliseconds),
-        ("checkpoint_failing", "1 if the last try failed", u64::from(status.checkpoint.failing.is_some())),
+        ("log_capacity_bytes", "Size of the write log", log.capacity_bytes),
+        ("log_used_bytes", "What of it a checkpoint has not yet freed", log.used_bytes),
+        ("log_poisoned", "1 if the log's device has failed", u64::from(log.poisoned.is_some())),
+        ("overlay_bytes", "Changed data in memory that the store does not hold yet", overlay.bytes),
+        ("overlay_keys", "Changes that the store does not hold yet", overlay.keys),
+        ("overlay_generations", "Generations of changes, the open one included", overlay.generations),
+        ("checkpoint_failing", "1 if the last checkpoint failed", u64::from(checkpoint.failing.is_some())),
+        ("checkpoint_last_keys", "Keys of the last checkpoint", checkpoint.last_keys),
+        ("checkpoint_last_records", "Records of the last checkpoint", checkpoint.last_records),
+        ("checkpoint_last_segments", "Objects of data of the last checkpoint", checkpoint.last_segments),
+        ("checkpoint_last_bytes", "Bytes of these objects", checkpoint.last_bytes),
+        ("segments", "Objects of data", segments.live),
+        ("segments_bytes", "Bytes of these objects", segments.live_object_bytes),
+        ("segments_live_bytes", "Bytes in them that count", segments.live_bytes),
+        ("segments_condemned", "Objects that await deletion", segments.condemned),
+        ("segments_condemned_bytes", "Bytes of these objects", segments.condemned_bytes),
+        ("store_full", "1 if the store had no space left", u64::from(status.store_full)),
+        ("deposed", "1 if another node has taken the store", u64::from(status.deposed)),
+        ("read_only", "1 if no change is taken any more", u64::from(status.read_only.is_some())),
+        ("damage", "Damaged places found since the start, at most 100", status.damage.len() as u64),
         ("incarnation", "Openings that did not follow a clean close", u64::from(status.incarnation)),
         ("grace", "1 while only locks from before a restart are granted", u64::from(status.in_grace)),
-        ("clients", "Clients seen", status.clients),
+        ("clients", "Connected clients", status.clients),
         ("connections", "Open connections", status.connections),
         ("locks", "Locks held and waiting", status.locks),
     ];
     for (name, help, value) in rows {
-        let gauge = ConstGauge::new(clamped(value));
+        let gauge = ConstGauge::new(clamped(*value));
         gauge.encode(out.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-    }
-    let counters = [
-        ("checkpoints", "Checkpoints done", status.checkpoint.count),
-        ("checkpoint_failures", "Checkpoints that failed and were begun again", status.checkpoint.failures),
-    ];
-    for (name, help, value) in counters {
-        let counter = ConstCounter::new(value);
-        counter.encode(out.encode_descriptor(name, help, None, counter.metric_type())?)?;
     }
     Ok(())
 }
@@ -144,7 +149,7 @@ mod tests {
     fn a_scrape_holds_what_the_status_says() {
         let mut status = StatusView::default();
         status.log.used_bytes = 4096;
-        status.caches = vec![CacheStatus { name: "data".into(), hits: 7, ..CacheStatus::default() }];
+        status.caches = vec![CacheStatus { name: "data".into(), bytes: 7, ..CacheStatus::default() }];
         status.operations = vec![OperationStatus {
             program: "nfs".into(),
             procedure: "GETATTR".into(),
@@ -155,7 +160,7 @@ mod tests {
         }];
         let text = render(status).unwrap();
         assert!(text.contains("\ntarn_log_used_bytes 4096\n"), "{text}");
-        assert!(text.contains("tarn_cache_hits_total{cache=\"data\"} 7\n"), "{text}");
+        assert!(text.contains("tarn_cache_bytes{cache=\"data\"} 7\n"), "{text}");
         assert!(text.contains("tarn_operation_seconds_count{program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
         assert!(text.contains("{le=\"0.000004\",program=\"nfs\",procedure=\"GETATTR\"} 2\n"), "{text}");
         assert!(text.contains("{le=\"+Inf\",program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");

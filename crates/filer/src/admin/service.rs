@@ -55,7 +55,7 @@ impl Service {
             Request::DeleteVolume { name } => json(&node.delete_volume(&name).await?),
             Request::UndeleteVolume { name } => json(&node.undelete_volume(&name).await?),
             Request::Checkpoint => json(&node.checkpoint().await?),
-            Request::Fsck => json(&node.fsck(&tell).await?),
+            Request::Fsck { deep } => json(&node.fsck(deep, &tell).await?),
             Request::Scrub => json(&node.scrub(&tell).await?),
         }
     }

@@ -28,6 +28,9 @@ pub struct Fsck {
     /// A configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Also read and verify every record
+    #[arg(long)]
+    deep: bool,
 }
 
 impl Fsck {
@@ -43,8 +46,11 @@ impl Fsck {
         })?;
         let bar = scrub::bar();
         let walked = match place::server_of(&settings.data) {
-            Some(_) => client::ask_with(&settings.data, &Request::Fsck, |step| scrub::show(&bar, &step)),
-            None => node::fsck_offline(&settings, &|step| scrub::show(&bar, &step)),
+            Some(_) => {
+                let request = Request::Fsck { deep: self.deep };
+                client::ask_with(&settings.data, &request, |step| scrub::show(&bar, &step))
+            }
+            None => node::fsck_offline(&settings, self.deep, &|step| scrub::show(&bar, &step)),
         };
         bar.finish_and_clear();
         report("fsck", &walked?)

@@ -52,21 +52,30 @@ fn print(status: &StatusView) {
         println!("               FAILED: {reason}");
     }
     let overlay = &status.overlay;
-    println!("  not stored   {} in {} keys", show_size(overlay.bytes), overlay.keys);
+    println!("  not stored   {} in {} changes", show_size(overlay.bytes), overlay.keys);
     let checkpoint = &status.checkpoint;
     println!(
-        "  checkpoints  {}, the last took {}, stored to {}",
-        checkpoint.count,
-        show_span(Duration::from_millis(checkpoint.last_milliseconds)),
-        checkpoint.position
+        "  stored       to {}, the last checkpoint had {} in {} objects",
+        checkpoint.position,
+        show_size(checkpoint.last_bytes),
+        checkpoint.last_segments
     );
     if let Some(reason) = &checkpoint.failing {
         println!("               FAILING: {reason}");
     }
-    for cache in &status.caches {
-        let percent = (cache.hits * 100).checked_div(cache.hits + cache.misses).unwrap_or(0);
-        println!("  cache {:<6} {}, {percent} % hits", cache.name, show_size(cache.bytes));
+    let segments = &status.segments;
+    if segments.live > 0 {
+        println!(
+            "  segments     {} of {}, {} of it in use",
+            segments.live,
+            show_size(segments.live_object_bytes),
+            show_size(segments.live_bytes)
+        );
     }
+    for cache in &status.caches {
+        println!("  cache        {}: {} of {}", cache.name, show_size(cache.bytes), show_size(cache.capacity_bytes));
+    }
+    trouble(status);
     println!(
         "  clients      {} with {} connections, {} locks{}",
         status.clients,
@@ -82,5 +91,21 @@ fn print(status: &StatusView) {
             volume.used_inodes,
             if volume.write_speed == "high" { ", write speed HIGH (a crash may lose the last 10 s)" } else { "" }
         );
+    }
+}
+
+/// What an operator must know, loudly.
+fn trouble(status: &StatusView) {
+    if status.deposed {
+        println!("  DEPOSED      another node has taken the store; this one has stopped answering, keep its log");
+    }
+    if let Some(reason) = &status.read_only {
+        println!("  READ ONLY    {reason}");
+    }
+    if status.store_full {
+        println!("  FULL         the object store has no space left; make room, changes wait in the log");
+    }
+    for damage in &status.damage {
+        println!("  DAMAGE       {damage}");
     }
 }

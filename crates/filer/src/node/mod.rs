@@ -9,10 +9,11 @@ mod parts;
 mod views;
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tarn_base::world::World;
-use tarn_engine::{Engine, VolumeSpec, VolumeStatus};
+use tarn_engine::{Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
 use tarn_store::meter::Meter;
 use tarn_store::operation::Kind;
 use tarn_vfs::{FileSystem, VolumeSettings};
@@ -24,7 +25,10 @@ pub use opening::Opening;
 use crate::config::Settings;
 use crate::exit::{Outcome, Stop};
 use crate::place::Judged;
-use crate::protocol::{LockView, Progress, RequestStatus, StatusView, VolumeChange, VolumeView, WalkView};
+use crate::protocol::{
+    CheckpointStatus, LockView, LogStatus, OverlayStatus, Progress, RequestStatus, StatusView, VolumeChange,
+    VolumeView, WalkView,
+};
 
 /// An open engine.
 pub struct Node {
@@ -60,19 +64,38 @@ impl Node {
 
     /// Adds what the engine knows of itself.
     pub fn fill(&self, status: &mut StatusView) {
-        let log = self.engine.log();
-        status.incarnation = self.engine.incarnation();
+        let (log, now) = (self.engine.log(), self.engine.status());
+        status.incarnation = now.incarnation;
         status.in_grace = self.engine.in_grace();
         status.locks = self.engine.locks().len() as u64;
-        status.log.path = log.name();
-        status.log.capacity_bytes = log.capacity();
-        status.log.used_bytes = log.used();
-        status.log.durable = log.durable().to_string();
-        status.log.appended = log.appended().to_string();
-        status.log.poisoned = log.poisoned().map(|error| error.to_string());
-        let (failing, last) = self.engine.last_checkpoint();
-        status.checkpoint.failing = failing;
-        status.checkpoint.position = last.position.to_string();
+        status.read_only = now.read_only;
+        status.deposed = now.deposed;
+        status.store_full = now.store_full;
+        status.damage = now.damage;
+        status.log = LogStatus {
+            path: log.name(),
+            capacity_bytes: now.log_capacity,
+            used_bytes: now.log_used,
+            durable: now.durable.to_string(),
+            appended: now.appended.to_string(),
+            poisoned: log.poisoned().map(|error| error.to_string()),
+        };
+        status.overlay = OverlayStatus {
+            bytes: now.generations.iter().map(|generation| generation.ram_bytes).sum(),
+            keys: now.generations.iter().map(|generation| generation.keys).sum(),
+            generations: now.generations.len() as u64,
+        };
+        let last = now.last_checkpoint;
+        status.checkpoint = CheckpointStatus {
+            failing: now.checkpoint_error,
+            position: now.stored.to_string(),
+            last_keys: last.keys,
+            last_records: last.records,
+            last_segments: last.segments,
+            last_bytes: last.bytes,
+        };
+        status.caches = vec![views::cache("data", &now.record_cache), views::cache("names", &now.key_cache)];
+        status.segments = now.segments.map(|totals| views::segments(&totals)).unwrap_or_default();
         status.volumes = self.volumes();
         status.store_requests = Kind::ALL.iter().map(|kind| self.requests(*kind)).collect();
     }
@@ -156,11 +179,22 @@ impl Node {
         Ok(done.position.to_string())
     }
 
-    pub async fn fsck(&self, _tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
-        Err("this version cannot walk".to_owned())
+    /// Holds everything the metadata says against itself; `deep` also reads and verifies every record.
+    pub async fn fsck(&self, deep: bool, tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
+        let progress = |counts: &FsckCounts| {
+            tell(Progress { done: counts.keys, total: 0, unit: "keys".to_owned() });
+        };
+        let report = self.engine.fsck(deep, progress).await.map_err(|error| error.to_string())?;
+        Ok(views::fsck(report))
     }
 
-    pub async fn scrub(&self, _tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
-        Err("this version cannot walk".to_owned())
+    /// Reads and verifies every stored byte that counts.
+    pub async fn scrub(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
+        let progress = |at: ScrubProgress| {
+            tell(Progress { done: at.done, total: at.total, unit: "bytes".to_owned() });
+            ControlFlow::Continue(())
+        };
+        let report = self.engine.scrub(progress).await.map_err(|error| error.to_string())?;
+        Ok(views::scrub(report))
     }
 }

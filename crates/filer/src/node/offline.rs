@@ -7,12 +7,14 @@ use tarn_base::world::World;
 use tarn_wal::{FileDevice, Log, LogError};
 use tokio::runtime::Runtime;
 
-use super::parts;
+use super::{Node, parts};
 use crate::config::Settings;
 use crate::exit::{Outcome, Stop, path_stop};
+use crate::flush::{Flusher, Waker};
 use crate::keys::{self, Secrets};
+use crate::protocol::{Progress, WalkView};
 use crate::sizes::show_size;
-use crate::world;
+use crate::{place, world};
 
 /// A runtime for one command, and the world on it.
 pub fn alone() -> Outcome<(Runtime, World)> {
@@ -72,10 +74,23 @@ pub fn log_stop(settings: &Settings, error: &LogError) -> Stop {
     }
 }
 
-/// Opens the store of `settings`, walks it, and closes it again.
-pub fn fsck_offline(
-    _settings: &Settings,
-    _tell: &dyn Fn(crate::protocol::Progress),
-) -> Outcome<crate::protocol::WalkView> {
-    Err(Stop::OpenFailed("this version cannot walk".to_owned()))
+/// Opens the store of `settings` as a server would, walks it, and closes it again.
+pub fn fsck_offline(settings: &Settings, deep: bool, tell: &(dyn Fn(Progress) + Sync)) -> Outcome<WalkView> {
+    let judged = place::judge(settings)?;
+    let (runtime, world) = alone()?;
+    runtime.block_on(async {
+        let store = parts::existing_store(settings, &world)?;
+        if !parts::store_state(settings, store.as_ref()).await?.holds_data {
+            let reason = "it holds no data to check; name the place with --data or --store".to_owned();
+            return Err(Stop::StoreFailed { url: settings.store.show(), reason });
+        }
+        let waker = Waker::default();
+        let (node, _) = Node::open(settings, judged, &world, waker.hook()).await?;
+        let flusher = Flusher::start(node.log(), &waker)?;
+        let walked = node.fsck(deep, tell).await;
+        let closed = node.close(settings).await;
+        flusher.stop();
+        let walked = walked.map_err(Stop::OpenFailed)?;
+        closed.map(|()| walked)
+    })
 }

@@ -17,6 +17,9 @@ use crate::keys::{Hint, StoreState};
 use crate::place::{LOG_FILE, log_size};
 use crate::sizes::show_size;
 
+/// What a store in a directory keeps beside the objects.
+const STORES_OWN: &str = ".tarn";
+
 /// What an error of the store means to the operator.
 pub fn store_stop(settings: &Settings, error: &StoreError) -> Stop {
     Stop::StoreFailed { url: settings.store.show(), reason: error.to_string() }
@@ -31,10 +34,24 @@ pub struct Metered {
 
 /// The store if it is there, without making or changing anything; a cloud's is taken to be there.
 pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Metered>> {
-    match &settings.store.url {
-        StoreUrl::Local(dir) if !dir.exists() => Ok(None),
-        _ => open_store(settings, world, false).map(Some),
+    let StoreUrl::Local(dir) = &settings.store.url else { return open_store(settings, world, false).map(Some) };
+    let mut names = match std::fs::read_dir(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(path_stop(dir, "--store", &error)),
+    };
+    if names.next().is_none() {
+        return Ok(None);
     }
+    if dir.join(STORES_OWN).exists() {
+        return open_store(settings, world, false).map(Some);
+    }
+    // Objects that were copied here from another store: only what the directory keeps for itself is missing.
+    if dir.join(tarn_engine::OWNER_RECORD).exists() {
+        return open_store(settings, world, true).map(Some);
+    }
+    let reason = "the directory holds something that is not Tarn's; choose an empty one with --store".to_owned();
+    Err(Stop::StoreFailed { url: settings.store.show(), reason })
 }
 
 /// The store, made if it is a directory that is not there. What may be asked again is.

@@ -1,9 +1,9 @@
 //! Between what an administrator writes and what a volume is set to.
 
-use tarn_engine::VolumeStatus;
+use tarn_engine::{FsckReport, ScrubReport, SegmentTotals, VolumeStatus};
 use tarn_vfs::{CompressionSetting, LockInfo, LockKind, VolumeSettings, WriteSpeed};
 
-use crate::protocol::{LockView, VolumeChange, VolumeView};
+use crate::protocol::{CacheStatus, LockView, SegmentStatus, VolumeChange, VolumeView, WalkView};
 
 /// Longest write-back delay, milliseconds: 12 hours.
 const DELAY_MAX_MS: u64 = 12 * 3_600_000;
@@ -107,6 +107,56 @@ pub fn client_name(name: &[u8]) -> String {
         }
         _ => format!("0x{}", data_encoding::HEXLOWER.encode(name)),
     }
+}
+
+pub fn cache(name: &str, status: &tarn_engine::CacheStatus) -> CacheStatus {
+    CacheStatus {
+        name: name.to_owned(),
+        entries: status.entries,
+        bytes: status.bytes,
+        capacity_bytes: status.capacity_bytes,
+    }
+}
+
+pub fn segments(totals: &SegmentTotals) -> SegmentStatus {
+    SegmentStatus {
+        live: totals.live,
+        live_object_bytes: totals.live_object_bytes,
+        live_bytes: totals.live_bytes,
+        condemned: totals.condemned,
+        condemned_bytes: totals.condemned_bytes,
+    }
+}
+
+/// Faults that are passed on; more are counted.
+const FAULTS_MAX: usize = 100;
+
+/// A consistency walk as its command shows it.
+pub fn fsck(report: FsckReport) -> WalkView {
+    let counts = report.counts;
+    let counted = [
+        ("keys", counts.keys),
+        ("volumes", counts.volumes),
+        ("inodes", counts.inodes),
+        ("names", counts.entries),
+        ("pointers", counts.pointers),
+        ("segments", counts.segments),
+        ("objects", counts.objects),
+        ("records read", counts.records),
+    ];
+    walk(&counted, report.findings, report.more)
+}
+
+/// A scrub as its command shows it. What could not be read is not known to be whole.
+pub fn scrub(report: ScrubReport) -> WalkView {
+    let counted = [("segments", report.segments), ("records", report.records), ("bytes", report.bytes)];
+    walk(&counted, [report.damage, report.unread].concat(), 0)
+}
+
+fn walk(counted: &[(&str, u64)], mut faults: Vec<String>, more: u64) -> WalkView {
+    let fault_count = faults.len() as u64 + more;
+    faults.truncate(FAULTS_MAX);
+    WalkView { counts: counted.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect(), faults, fault_count }
 }
 
 #[cfg(test)]

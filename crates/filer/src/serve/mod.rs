@@ -6,7 +6,6 @@
 
 mod banner;
 mod cores;
-mod flush;
 mod sockets;
 
 use std::io::Write;
@@ -22,11 +21,11 @@ use crate::admin::service::{About, Service};
 use crate::admin::{http, socket};
 use crate::config::{Flags, Settings};
 use crate::exit::{Outcome, Stop};
+use crate::flush::{Flusher, Waker};
 use crate::front::Front;
 use crate::node::{Node, Opening};
 use crate::{place, report, world};
 use cores::Cores;
-use flush::{Flusher, Waker};
 use sockets::Sockets;
 
 /// Serves until a signal ends it.
