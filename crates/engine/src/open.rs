@@ -94,7 +94,7 @@ pub struct RecoveryReport {
     /// Entries applied over the store, and their bytes.
     pub entries: u64,
     pub bytes: u64,
-    /// Objects deleted that nothing named.
+    /// Names of objects that nothing uses; what was there under them is deleted.
     pub orphans: u64,
     /// Locks and remembered outcomes were lost with the log.
     pub session_lost: bool,

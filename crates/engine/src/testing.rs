@@ -26,10 +26,13 @@ use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::open::{MetaFactory, OpenOptions, Parts, RecoveryReport};
 
+/// Whom to wake, by when and in which order they came.
+type Sleepers = BTreeMap<(Duration, u64), oneshot::Sender<()>>;
+
 /// A clock that stands still until it is moved.
 #[derive(Default)]
 pub struct ManualClock {
-    state: Mutex<(Duration, BTreeMap<(Duration, u64), oneshot::Sender<()>>)>,
+    state: Mutex<(Duration, Sleepers)>,
     sleepers: AtomicU64,
 }
 

@@ -121,10 +121,6 @@ impl Tenure {
         Tenure { register, held: Mutex::new(held), deposed: AtomicBool::new(false), ended: AtomicBool::new(false) }
     }
 
-    pub fn owner(&self) -> Owner {
-        self.held.lock().owner.clone()
-    }
-
     /// Looks at the record: whether the shard is still ours. Without an answer it is.
     pub async fn check(&self) -> bool {
         if self.deposed.load(Ordering::Acquire) {
@@ -132,12 +128,11 @@ impl Tenure {
         }
         match self.register.read().await {
             Ok(Some(found)) => {
-                let mut held = self.held.lock();
-                let ours = found.owner.claim.is_none()
-                    && found.owner.epoch == held.owner.epoch
-                    && found.owner.node == held.owner.node;
+                let held = self.held.lock().owner.clone();
+                let ours =
+                    found.owner.claim.is_none() && found.owner.epoch == held.epoch && found.owner.node == held.node;
                 if ours {
-                    *held = found;
+                    return true;
                 } else if !self.ended.load(Ordering::Acquire) {
                     self.deposed.store(true, Ordering::Release);
                     tracing::error!(

@@ -85,22 +85,6 @@ impl Core {
         wants.iter().map(|(_, pointer)| get(pointer).ok_or(Errno::Io)).collect()
     }
 
-    /// Brings records into the cache ahead of their use; errors are left to whoever needs them.
-    pub fn prefetch(self: &Arc<Self>, wants: Vec<(VolumeId, RecordPointer)>) {
-        let missing = |pointer: &RecordPointer| self.caches.records.peek(&(pointer.segment, pointer.index)).is_none();
-        let wants: Vec<_> = wants.into_iter().filter(|(_, pointer)| missing(pointer)).collect();
-        if wants.is_empty() {
-            return;
-        }
-        let core = self.clone();
-        self.world.spawn.spawn(
-            "read ahead",
-            Box::pin(async move {
-                let _ = core.read_records(&wants).await;
-            }),
-        );
-    }
-
     async fn read_led(&self, wants: Vec<(VolumeId, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
         let mut spans = spans(wants.into_iter().map(|(volume, pointer)| self.placed(volume, pointer)).collect());
         let mut out = Vec::new();

@@ -223,8 +223,7 @@ async fn crash_at(rig: &mut Rig, acked: Option<&Acked>, nth: usize) -> Option<&'
     }
     rig.crash();
     rig.config.crash_points = None;
-    let place = *place.lock();
-    place
+    *place.lock()
 }
 
 #[tokio::test]

@@ -117,8 +117,7 @@ async fn a_killed_nodes_log_opens_the_bucket_elsewhere_and_without_it_only_a_tak
     moved.crash();
 
     let taker = blank.clone();
-    let taking =
-        tokio::spawn(async move { taker.try_open(true, false).await.map(|(engine, report)| (engine, report)) });
+    let taking = tokio::spawn(async move { taker.try_open(true, false).await });
     blank.pass(rig.config.heartbeat).await;
     blank.pass(rig.config.heartbeat).await;
     let (engine, report) = taking.await.unwrap().unwrap();
