@@ -1,1 +1,137 @@
-fn main() {}
+//! `tarn-sim`: simulated histories, many or one.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::{Args, Parser, Subcommand};
+use tarn_sim::coverage::Coverage;
+use tarn_sim::machine::Bends;
+use tarn_sim::story::{Told, tell};
+
+#[derive(Parser)]
+#[command(name = "tarn-sim", about = "Runs the node in a world that a seed decides, crashes it, and compares it with the model")]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs histories
+    Run(Run),
+}
+
+#[derive(Args)]
+struct Run {
+    /// Run this one history
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print it, one line an event
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Run this many histories
+    #[arg(long, default_value_t = 20, conflicts_with = "seed")]
+    seeds: u64,
+    /// The first seed; a fresh one if not given
+    #[arg(long, conflicts_with = "seed")]
+    start: Option<u64>,
+    /// Histories run at once
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+    /// Begin no further history after so many seconds
+    #[arg(long)]
+    budget_seconds: Option<u64>,
+    /// Say in the end what was met, and how often
+    #[arg(long)]
+    coverage: bool,
+}
+
+fn main() -> ExitCode {
+    let Command::Run(run) = Program::parse().command;
+    let failed = match run.seed {
+        Some(seed) => one(seed, run.trace),
+        None => many(&run),
+    };
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Runs one history; true if something is wrong with it.
+fn one(seed: u64, trace: bool) -> bool {
+    if trace {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt().with_env_filter(filter).without_time().with_target(false).init();
+    }
+    let told = tell(seed, trace, Bends::default());
+    conclude(&told);
+    told.failure.is_some()
+}
+
+fn conclude(told: &Told) {
+    let Told { seed, digest, operations, crashes, failure, .. } = told;
+    match failure {
+        None => println!("seed {seed}: OK, {operations} operations, {crashes} crashes, digest {digest:016x}"),
+        Some(failure) => {
+            println!("seed {seed}: FAILED after {operations} operations, {crashes} crashes\n{failure}");
+            println!("replay:   cargo x sim --seed {seed}");
+        }
+    }
+}
+
+/// Runs many histories; true if something is wrong with one of them.
+fn many(run: &Run) -> bool {
+    let start = run.start.unwrap_or_else(fresh);
+    println!("seeds {start} to {}", start.wrapping_add(run.seeds).wrapping_sub(1));
+    let begun = Instant::now();
+    let budget = run.budget_seconds.map(Duration::from_secs);
+    let next = AtomicU64::new(0);
+    let coverage = Coverage::default();
+    let (operations, crashes, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let failures: Mutex<BTreeMap<u64, String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..run.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= run.seeds || budget.is_some_and(|budget| begun.elapsed() >= budget) {
+                        return;
+                    }
+                    let told = tell(start.wrapping_add(number), false, Bends::default());
+                    operations.fetch_add(told.operations, Ordering::Relaxed);
+                    crashes.fetch_add(told.crashes, Ordering::Relaxed);
+                    done.fetch_add(1, Ordering::Relaxed);
+                    coverage.add(&told.coverage);
+                    if let Some(failure) = &told.failure {
+                        conclude(&told);
+                        if let Ok(mut failures) = failures.lock() {
+                            failures.insert(told.seed, failure.property.to_owned());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if run.coverage {
+        print!("{coverage}");
+    }
+    let failures = failures.into_inner().unwrap_or_default();
+    let (done, operations, crashes) = (done.into_inner(), operations.into_inner(), crashes.into_inner());
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{done} histories, {operations} operations, {crashes} crashes in {seconds:.1} s");
+    if failures.is_empty() {
+        println!("OK");
+        return false;
+    }
+    for (seed, property) in &failures {
+        println!("FAILED: {property}: cargo x sim --seed {seed}");
+    }
+    true
+}
+
+/// A seed that nobody has tried; small enough to be typed.
+fn fresh() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_nanos() as u64 / 1000) % 1_000_000_000
+}

@@ -78,6 +78,11 @@ impl Model {
         *self.state.lock() = state;
     }
 
+    /// The position of the last change; a change of locks alone has none.
+    pub fn position(&self) -> Position {
+        self.state.lock().position
+    }
+
     /// Begins or ends the grace period.
     pub fn set_grace(&self, in_grace: bool) {
         self.state.lock().in_grace = in_grace;

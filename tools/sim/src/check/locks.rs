@@ -1,0 +1,32 @@
+//! The table of locks, held and waiting, is the model's.
+
+use tarn_vfs::{FileSystem, LockInfo};
+
+use crate::failure::{Checked, Failure};
+use crate::pairs::Pairs;
+
+pub fn check(engine: &dyn FileSystem, model: &dyn FileSystem, pairs: &Pairs) -> Checked {
+    // Locks are asked for through slots, so an object that has some has a twin.
+    let translated = model.locks().into_iter().filter_map(|mut info| {
+        info.lock.node = pairs.twin(info.lock.node)?;
+        Some(info)
+    });
+    let (should, is) = (legible(translated), legible(engine.locks()));
+    if should == is {
+        return Ok(());
+    }
+    Err(Failure::new("locks", format!("{should:#?}"), format!("{is:#?}")))
+}
+
+fn legible(locks: impl IntoIterator<Item = LockInfo>) -> Vec<String> {
+    let line = |info: LockInfo| {
+        let LockInfo { lock, waiting, .. } = info;
+        let how = if waiting { "waits for" } else { "holds" };
+        let (client, owner) = (lock.owner.client.escape_ascii(), lock.owner.owner.escape_ascii());
+        let (start, end) = (lock.range.start, lock.range.end);
+        format!("{client}, {owner} {how} {:?} {start}..{end} of {:?}", lock.kind, lock.node)
+    };
+    let mut lines: Vec<String> = locks.into_iter().map(line).collect();
+    lines.sort();
+    lines
+}

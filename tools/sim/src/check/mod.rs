@@ -1,0 +1,18 @@
+//! What must hold. One property a file.
+//!
+//! - `answers`: during life every operation answers as the model does.
+//! - `promise`: a reply leaves after what it shows is durable, and nothing that was durable is missing.
+//! - `tree`: after a recovery the tree is the model's at the recovered position.
+//! - `locks`, `once`, `verifier`, `lost`, `numbers`: what else must survive, or must not.
+//! - `walk`, `usage`: the full consistency walk is clean, and what is charged is what is there.
+
+pub mod answers;
+pub mod locks;
+pub mod lost;
+pub mod numbers;
+pub mod once;
+pub mod promise;
+pub mod tree;
+pub mod usage;
+pub mod verifier;
+pub mod walk;

@@ -1,0 +1,50 @@
+//! A repeat of a call that took effect gives the first outcome again, and changes nothing.
+
+use tarn_base::ids::Position;
+use tarn_vfs::op::{Op, Outcome, Slots};
+use tarn_vfs::{Caller, FileSystem};
+
+use crate::failure::{Checked, Failure};
+use crate::legible;
+
+/// A call with a token, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Past {
+    pub op: Op,
+    pub caller: Caller,
+    /// What its slots stood for.
+    pub slots: Slots,
+    pub outcome: Outcome,
+    pub at: Position,
+}
+
+/// Whether the operation remembers its outcome under a token.
+pub fn remembers(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Setattr { .. }
+            | Op::Create { .. }
+            | Op::Mkdir { .. }
+            | Op::Make { .. }
+            | Op::Link { .. }
+            | Op::Remove { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+    )
+}
+
+/// Makes the call again.
+pub async fn check(engine: &dyn FileSystem, past: &Past) -> Checked {
+    let again = past.op.run(engine, &past.caller, &past.slots).await;
+    same(past, &again)
+}
+
+/// The outcome of a repeat is that of the first call.
+pub fn same(past: &Past, again: &Outcome) -> Checked {
+    let show = |outcome: &Outcome| format!("{} {:?}", legible::seen(&outcome.seen), outcome.node);
+    if again.seen == past.outcome.seen && again.node == past.outcome.node {
+        return Ok(());
+    }
+    let expected = format!("{} at {}, repeated: {}", legible::op(&past.op), past.at, show(&past.outcome));
+    Err(Failure::new("once", expected, show(again)))
+}

@@ -1,0 +1,156 @@
+//! The machine on which the engine lives, and the bucket that outlives it.
+//!
+//! - A power cut ends every task where it stands, and the disk loses what it may.
+//! - The bucket - objects and metadata - keeps what was done, whatever happens to the machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tarn_base::crypto::Key;
+use tarn_base::world::World;
+use tarn_engine::{Engine, MetaFactory, OpenOptions, Parts, VolumeSpec};
+use tarn_meta::mem::{MemDisk, MemOpener};
+use tarn_store::fault::FaultStore;
+use tarn_store::memory::MemoryStore;
+use tarn_vfs::{FileSystem, VolumeSettings};
+use tarn_wal::faulty::FaultyDisk;
+use tarn_wal::{Log, LogDevice, Wake};
+use tokio::sync::Notify;
+
+use crate::chance::Chance;
+use crate::chaos::Chaos;
+use crate::plan::Plan;
+use crate::tracker::Tracker;
+use crate::world::{SimClock, SimRandom, Tasks};
+
+/// Bends what the engine is made of, to plant bugs.
+#[derive(Clone)]
+pub struct Bends {
+    pub device: Arc<dyn Fn(Arc<dyn LogDevice>) -> Arc<dyn LogDevice>>,
+    pub file_system: Arc<dyn Fn(Arc<dyn FileSystem>) -> Arc<dyn FileSystem>>,
+}
+
+impl Default for Bends {
+    /// Straight.
+    fn default() -> Bends {
+        Bends { device: Arc::new(|device| device), file_system: Arc::new(|file_system| file_system) }
+    }
+}
+
+/// See the head of the file.
+pub struct Machine {
+    pub disk: FaultyDisk,
+    pub tasks: Arc<Tasks>,
+    pub memory: Arc<MemoryStore>,
+    pub meta: MemDisk,
+    world: World,
+    config: tarn_engine::Config,
+    store: Arc<FaultStore>,
+    bends: Bends,
+    log_bytes: u64,
+    chance: Chance,
+    flush_ms: u64,
+}
+
+impl Machine {
+    pub fn new(plan: &Plan, clock: Arc<SimClock>, chaos: &Arc<Chaos>, tracker: &Arc<Tracker>, bends: Bends) -> Machine {
+        let mut chance = Chance::new(plan.seed, "machine");
+        let tasks = Arc::new(Tasks::new(tracker.clone()));
+        let random = Arc::new(SimRandom::new(Chance::new(plan.seed, "random")));
+        let world = World { clock: clock.clone(), random, spawn: tasks.clone() };
+        let memory = Arc::new(MemoryStore::new(clock.clone()));
+        let store = Arc::new(FaultStore::new(memory.clone(), clock, chaos.clone()));
+        let meta = MemDisk::new();
+        meta.set_commit_hook(Some(chaos.commits()));
+        let points = chaos.clone();
+        let mut config = plan.config();
+        config.crash_points = Some(Arc::new(move |name| points.crash_point(name)));
+        Machine {
+            disk: FaultyDisk::new(plan.log_bytes, chance.next()),
+            tasks,
+            memory,
+            meta,
+            world,
+            config,
+            store,
+            bends,
+            log_bytes: plan.log_bytes,
+            chance,
+            flush_ms: plan.flush_ms,
+        }
+    }
+
+    /// A blank disk: what follows happens on another machine.
+    pub fn replace_disk(&mut self) {
+        self.disk = FaultyDisk::new(self.log_bytes, self.chance.next());
+    }
+
+    fn parts(&self) -> Parts {
+        let disk = self.meta.clone();
+        let meta: MetaFactory = Arc::new(move |_, _| Arc::new(MemOpener::new(disk.clone())));
+        Parts {
+            world: self.world.clone(),
+            store: self.store.clone(),
+            meta,
+            log: (self.bends.device)(self.disk.device()),
+            master: Key::new([7; 32]),
+            config: self.config.clone(),
+        }
+    }
+
+    /// Creates a store, or opens the one that is there, and drives its log.
+    pub async fn open(
+        &mut self,
+        create: Option<VolumeSpec>,
+    ) -> Result<(Arc<Engine>, tarn_engine::RecoveryReport), tarn_engine::OpenError> {
+        let wanted = Arc::new(Notify::new());
+        let notify = wanted.clone();
+        let wake: Wake = Arc::new(move || notify.notify_one());
+        let opened = match create {
+            Some(first) => Engine::create(self.parts(), first, wake).await,
+            None => Engine::open(self.parts(), OpenOptions::new(wake)).await,
+        };
+        let (engine, report) = opened?;
+        let chance = Chance::new(self.chance.next(), "flush");
+        let drive = drive(engine.log().clone(), wanted, chance, self.flush_ms);
+        self.world.spawn.spawn("log", Box::pin(drive));
+        Ok((engine, report))
+    }
+
+    /// The engine as clients see it.
+    pub fn file_system(&self, engine: &Arc<Engine>) -> Arc<dyn FileSystem> {
+        (self.bends.file_system)(engine.clone())
+    }
+
+    /// The power goes. Gives the names of tasks that had panicked before.
+    pub async fn cut_power(&self) -> Vec<&'static str> {
+        let panicked = self.tasks.kill().await;
+        self.disk.crash();
+        panicked
+    }
+}
+
+/// A first volume, or a further one.
+pub fn volume(number: usize, settings: &VolumeSettings) -> VolumeSpec {
+    VolumeSpec { name: format!("vol{number}"), settings: settings.clone(), uid: 0, gid: 0, mode: 0o755 }
+}
+
+/// Flushes the log when it is wanted, and some time after.
+async fn drive(log: Arc<Log>, wanted: Arc<Notify>, mut chance: Chance, flush_ms: u64) {
+    loop {
+        while let Some(job) = log.begin_flush() {
+            let result = job.run();
+            pause(&mut chance, flush_ms / 2).await;
+            log.finish_flush(job, result);
+        }
+        wanted.notified().await;
+        pause(&mut chance, flush_ms).await;
+    }
+}
+
+async fn pause(chance: &mut Chance, longest_ms: u64) {
+    let span = chance.range(0, longest_ms);
+    if span > 0 {
+        tokio::time::sleep(Duration::from_millis(span)).await;
+    }
+}

@@ -1,0 +1,66 @@
+//! Which object of the engine is which object of the model.
+
+use std::collections::BTreeMap;
+
+use tarn_base::ids::Position;
+use tarn_vfs::Node;
+use tarn_vfs::op::{Op, Outcome, Slot, Slots};
+
+use crate::failure::{Checked, Failure};
+
+/// What slots stand for, on both sides, and who is whose twin.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs {
+    pub engine: Slots,
+    pub model: Slots,
+    /// The log's last position when the slot was filled.
+    noted: BTreeMap<Slot, Position>,
+    twins: BTreeMap<Node, (Node, Position)>,
+}
+
+impl Pairs {
+    /// A volume's root, which is there for ever.
+    pub fn root(&mut self, slot: Slot, engine: Node, model: Node) {
+        self.engine.insert(slot, engine);
+        self.model.insert(slot, model);
+        self.noted.insert(slot, Position::ZERO);
+        self.twins.insert(model, (engine, Position::ZERO));
+    }
+
+    /// What an operation found or made, on both sides, at `at`.
+    pub fn note(&mut self, op: &Op, engine: &Outcome, model: &Outcome, at: Position) -> Checked {
+        let (Some(found), Some(meant)) = (engine.node, model.node) else { return Ok(()) };
+        let twin = self.twins.entry(meant).or_insert((found, at)).0;
+        if twin != found {
+            return Err(Failure::new(
+                "identity",
+                format!("{op:?} gives {twin:?}, as before"),
+                format!("{found:?}, which is another object"),
+            ));
+        }
+        if let Some(slot) = op.target() {
+            op.note(engine, &mut self.engine);
+            op.note(model, &mut self.model);
+            self.noted.insert(slot, at);
+        }
+        Ok(())
+    }
+
+    /// The engine's object that is this one of the model.
+    pub fn twin(&self, model: Node) -> Option<Node> {
+        self.twins.get(&model).map(|(engine, _)| *engine)
+    }
+
+    /// Forgets what was found or made after `at`; gives the slots, and the twins (model's, engine's).
+    pub fn forget_after(&mut self, at: Position) -> (Vec<Slot>, Vec<(Node, Node)>) {
+        let slots: Vec<Slot> = self.noted.iter().filter(|(_, noted)| **noted > at).map(|(slot, _)| *slot).collect();
+        for slot in &slots {
+            self.noted.remove(slot);
+            self.engine.remove(slot);
+            self.model.remove(slot);
+        }
+        let late = self.twins.extract_if(.., |_, (_, noted)| *noted > at);
+        let twins = late.map(|(model, (engine, _))| (model, engine)).collect();
+        (slots, twins)
+    }
+}

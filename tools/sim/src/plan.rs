@@ -1,0 +1,145 @@
+//! What the seed decides before anything happens: sizes, speeds, faults, how each life ends.
+
+use std::time::Duration;
+
+use tarn_engine::Config;
+use tarn_vfs::{CompressionSetting, VolumeSettings};
+
+use crate::chance::Chance;
+
+/// How the life of a machine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Power goes once so many operations have been issued.
+    Operations(u64),
+    /// Power goes at the so-and-so-many'th crash point.
+    Point(u64),
+    /// Power goes in the middle of the disk's so-and-so-many'th write or flush.
+    Disk(u64),
+    /// A flush fails, and power goes some time later.
+    FailedFlush,
+    /// A clean stop.
+    Clean,
+    /// A clean stop, interrupted at a crash point if so many are met.
+    CleanUntil(u64),
+}
+
+/// One life.
+#[derive(Clone, Copy, Debug)]
+pub struct LifePlan {
+    /// Operations issued, if nothing ends it before.
+    pub operations: u64,
+    pub ending: Ending,
+    /// After a clean stop, the next life begins on another machine with the bucket alone.
+    pub moves: bool,
+    /// Faults of the object store, in a thousand calls.
+    pub store_faults: u32,
+    /// Spoilt reads, in a thousand.
+    pub spoilt_reads: u32,
+    /// Failed commits of the metadata store, in a hundred.
+    pub commit_faults: u32,
+    /// Crash points met during each attempt to open before it is let through.
+    pub opening_crashes: u32,
+    /// The wall clock jumps before it.
+    pub jump_ms: i64,
+}
+
+/// Everything the seed decides beforehand.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub lives: Vec<LifePlan>,
+    pub clients: u64,
+    /// Longest pause of a client between two operations, milliseconds.
+    pub think_ms: u64,
+    /// Longest delay before a wanted flush of the log begins, milliseconds.
+    pub flush_ms: u64,
+    /// Longest delay of a call of the object store, milliseconds.
+    pub store_ms: u64,
+    pub log_bytes: u64,
+    pub volumes: Vec<VolumeSettings>,
+    pub key_cache_bytes: u64,
+    pub record_cache_bytes: u64,
+    pub overlay_bytes: u64,
+    pub generation_keys: usize,
+    pub segment_bytes: u32,
+    pub hold: Duration,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Plan {
+        let mut chance = Chance::new(seed, "plan");
+        let chance = &mut chance;
+        let lives = chance.range(5, 7) as usize;
+        Plan {
+            seed,
+            lives: (0..lives).map(|number| LifePlan::new(chance, number)).collect(),
+            clients: chance.range(2, 6),
+            think_ms: *chance.pick(&[0, 1, 5, 40, 400]),
+            flush_ms: *chance.pick(&[0, 0, 1, 4, 30]),
+            store_ms: *chance.pick(&[0, 1, 20, 20, 200]),
+            log_bytes: *chance.pick(&[256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20]),
+            volumes: (0..chance.range(1, 2)).map(|_| settings(chance)).collect(),
+            key_cache_bytes: *chance.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]),
+            record_cache_bytes: *chance.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            overlay_bytes: *chance.pick(&[0, 8 << 10, 64 << 10, 16 << 20]),
+            generation_keys: *chance.pick(&[6, 30, 100, 1000]),
+            segment_bytes: *chance.pick(&[16 << 10, 64 << 10, 256 << 10]),
+            hold: Duration::from_millis(*chance.pick(&[0, 500, 20_000, 900_000])),
+        }
+    }
+
+    /// The engine's settings, as the plan has them.
+    pub fn config(&self) -> Config {
+        Config {
+            key_cache_bytes: self.key_cache_bytes,
+            record_cache_bytes: self.record_cache_bytes,
+            overlay_bytes: self.overlay_bytes,
+            generation_keys: self.generation_keys,
+            segment_bytes: self.segment_bytes,
+            hold: self.hold,
+            ..Config::default()
+        }
+    }
+}
+
+impl LifePlan {
+    fn new(chance: &mut Chance, number: usize) -> LifePlan {
+        let operations = chance.range(50, 130);
+        // The first three end in a crash whatever happens.
+        let clean = if number < 3 { 0 } else { 40 };
+        let ending = match chance.weighted(&[30, 30, 15, 5, clean, clean / 2]) {
+            0 => Ending::Operations(chance.range(1, operations)),
+            1 => Ending::Point(chance.range(1, 16)),
+            2 => Ending::Disk(chance.range(1, operations)),
+            3 => Ending::FailedFlush,
+            4 => Ending::Clean,
+            _ => Ending::CleanUntil(chance.range(1, 8)),
+        };
+        LifePlan {
+            operations,
+            ending,
+            moves: chance.percent(50),
+            store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
+            spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
+            commit_faults: *chance.pick(&[0, 0, 5, 25]),
+            opening_crashes: *chance.pick(&[0, 1, 1, 2, 3]),
+            jump_ms: *chance.pick(&[0, 0, 0, 3_600_000, -60_000, -3_600_000]),
+        }
+    }
+}
+
+fn settings(chance: &mut Chance) -> VolumeSettings {
+    VolumeSettings {
+        record_size: *chance.pick(&[4 << 10, 4 << 10, 8 << 10, 64 << 10]),
+        write_back_delay_ms: *chance.pick(&[0, 20, 200, 2_000, 30_000]),
+        compression: *chance.pick(&[
+            CompressionSetting::None,
+            CompressionSetting::Lz4,
+            CompressionSetting::Lz4,
+            CompressionSetting::Zstd(1),
+        ]),
+        size_limit: chance.percent(15).then(|| chance.range(64 << 10, 1 << 20)),
+        ..VolumeSettings::default()
+    }
+}

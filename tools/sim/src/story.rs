@@ -1,0 +1,484 @@
+//! The history of one seed: lives of a machine, each ended by a crash or a clean stop, each followed by a recovery that
+//! is held against the model.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::try_join_all;
+use tarn_base::ids::Position;
+use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
+use tarn_vfs::op::Slot;
+use tarn_vfs::{Caller, FileSystem, Node};
+use tokio::sync::Notify;
+
+use crate::chance::Chance;
+use crate::chaos::Chaos;
+use crate::check::{self, numbers::Numbers, verifier::Verifiers};
+use crate::client::{Knowledge, Life};
+use crate::coverage::Coverage;
+use crate::failure::{Checked, Failure};
+use crate::machine::{Bends, Machine, volume};
+use crate::pairs::Pairs;
+use crate::plan::{Ending, LifePlan, Plan};
+use crate::trace::Trace;
+use crate::tracker::Tracker;
+use crate::workload::Workload;
+use crate::world::SimClock;
+
+/// Attempts to open before the faults end.
+const RAGING_ATTEMPTS: u32 = 6;
+/// Virtual time that a life, a close or an opening may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Told {
+    pub seed: u64,
+    /// Of the whole trace.
+    pub digest: u64,
+    pub operations: u64,
+    pub crashes: u64,
+    pub coverage: Arc<Coverage>,
+    pub failure: Option<Failure>,
+}
+
+/// Runs the history of `seed`; prints it if asked to.
+pub fn tell(seed: u64, print: bool, bends: Bends) -> Told {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("a runtime of one thread cannot be made: {error}"),
+    };
+    runtime.block_on(async {
+        let mut story = Story::new(Plan::new(seed), print, bends);
+        let failure = story.run().await.err();
+        story.machine.tasks.kill().await;
+        match &failure {
+            Some(failure) => story.event("end", format_args!("FAILED: {}", failure.property)),
+            None => story.event("end", format_args!("OK")),
+        }
+        Told {
+            seed,
+            digest: story.trace.digest(),
+            operations: story.knowledge.operations.get(),
+            crashes: story.crashes,
+            coverage: story.coverage,
+            failure,
+        }
+    })
+}
+
+struct Story {
+    plan: Plan,
+    clock: Arc<SimClock>,
+    trace: Arc<Trace>,
+    coverage: Arc<Coverage>,
+    chaos: Arc<Chaos>,
+    machine: Machine,
+    knowledge: Knowledge,
+    chance: Chance,
+    verifiers: Verifiers,
+    crashes: u64,
+    /// Crashes since the last attempt to open began.
+    crashed_since: u32,
+}
+
+/// An engine that is open.
+struct Opened {
+    engine: Arc<Engine>,
+    fs: Arc<dyn FileSystem>,
+    report: RecoveryReport,
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Power,
+    /// Stopped cleanly; everything is in the bucket.
+    Saved,
+    /// Stopped cleanly, but the log is still needed.
+    Unsaved,
+}
+
+impl Story {
+    fn new(plan: Plan, print: bool, bends: Bends) -> Story {
+        let clock = SimClock::new();
+        let trace = Arc::new(Trace::new(clock.clone(), print));
+        let coverage = Arc::new(Coverage::default());
+        let chance = Chance::new(plan.seed, "chaos");
+        let chaos = Chaos::new(chance, plan.store_ms, clock.clone(), coverage.clone(), trace.clone());
+        let tracker = Tracker::new(clock.clone());
+        let machine = Machine::new(&plan, clock.clone(), &chaos, &tracker, bends);
+        let workload = Workload::new(Chance::new(plan.seed, "workload"), plan.volumes.len());
+        let knowledge = Knowledge {
+            tracker,
+            chaos: chaos.clone(),
+            pairs: RefCell::new(Pairs::default()),
+            workload: RefCell::new(workload),
+            numbers: RefCell::new(Numbers::default()),
+            past: RefCell::default(),
+            promised: Cell::new(Position::ZERO),
+            operations: Cell::new(0),
+        };
+        let chance = Chance::new(plan.seed, "story");
+        let verifiers = Verifiers::default();
+        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, crashed_since: 0 }
+    }
+
+    fn event(&self, who: &str, what: std::fmt::Arguments<'_>) {
+        self.trace.event(who, what);
+    }
+
+    async fn run(&mut self) -> Checked {
+        self.event("plan", format_args!("{:?}", self.plan));
+        let mut opened = self.create().await?;
+        let mut end = End::Power;
+        for number in 0..self.plan.lives.len() {
+            let plan = self.plan.lives[number];
+            if number > 0 {
+                opened = self.open(&plan, end).await?;
+                self.verify(&opened, end).await?;
+            }
+            end = self.live(&opened, number, &plan).await?;
+            if end == End::Saved && plan.moves {
+                self.event("machine", format_args!("is replaced; the bucket alone goes on"));
+                self.coverage.hit("endings", "moved");
+                self.machine.replace_disk();
+                self.knowledge.past.borrow_mut().clear();
+                self.knowledge.tracker.model.lose_session_state();
+                let positions = self.knowledge.tracker.positions();
+                self.knowledge.tracker.begin_at(positions.last().copied().unwrap_or_default());
+            }
+        }
+        self.settle(end).await
+    }
+
+    /// The store, its volumes, and the model's beside them.
+    async fn create(&mut self) -> Result<Opened, Failure> {
+        let plan = self.plan.lives[0];
+        let first = volume(0, &self.plan.volumes[0]);
+        let opened = self.attempts(&plan, Some(first)).await?;
+        self.chaos.calm();
+        for number in 1..self.plan.volumes.len() {
+            let made = opened.engine.create_volume(volume(number, &self.plan.volumes[number])).await;
+            made.map_err(|error| Failure::new("create", "another volume", error.to_string()))?;
+        }
+        for (number, info) in opened.engine.volumes().iter().enumerate() {
+            let attr = opened.engine.getattr(&Caller::root(), info.root).await;
+            let attr = attr.map_err(|done| Failure::new("create", "a root", format!("{:?}", done.value.errno)))?.value;
+            self.knowledge.tracker.set_clock(attr.btime);
+            let model = self.knowledge.tracker.model.add_volume(&info.name, info.settings.clone(), &Caller::root());
+            self.knowledge.pairs.borrow_mut().root(Slot(number as u32), info.root, model.root);
+        }
+        self.knowledge.tracker.begin_at(opened.engine.log().appended());
+        self.verifiers.opened(opened.engine.write_verifier(), false)?;
+        Ok(opened)
+    }
+
+    async fn open(&mut self, plan: &LifePlan, end: End) -> Result<Opened, Failure> {
+        if plan.jump_ms != 0 {
+            self.event("clock", format_args!("jumps by {} ms", plan.jump_ms));
+            self.clock.jump(plan.jump_ms);
+        }
+        let opened = self.attempts(plan, None).await?;
+        self.verifiers.opened(opened.engine.write_verifier(), opened.report.clean)?;
+        if end != End::Power && !opened.report.clean && self.crashed_since == 0 {
+            return Err(Failure::new("verifier", "an opening after a clean stop is clean", "it is not"));
+        }
+        Ok(opened)
+    }
+
+    /// Opens, or creates, until it succeeds; power goes now and then.
+    async fn attempts(&mut self, plan: &LifePlan, create: Option<VolumeSpec>) -> Result<Opened, Failure> {
+        let mut create = create;
+        self.crashed_since = 0;
+        for attempt in 0.. {
+            let calm = attempt >= RAGING_ATTEMPTS;
+            if calm { self.chaos.calm() } else { self.chaos.rage(plan) }
+            let crashes = attempt < plan.opening_crashes;
+            let points = if create.is_some() { 12 } else { 5 };
+            self.chaos.cut_power_at(crashes.then(|| self.chance.range(1, points)));
+            let chaos = self.chaos.clone();
+            let opened = tokio::select! {
+                biased;
+                () = chaos.power_gone.notified() => None,
+                opened = self.machine.open(create.clone()) => Some(opened),
+                () = tokio::time::sleep(PATIENCE) => return Err(stuck("an opening")),
+            };
+            self.chaos.cut_power_at(None);
+            match opened {
+                None => {
+                    self.crash().await?;
+                    self.crashed_since += 1;
+                    self.coverage.hit("endings", "crash while opening");
+                }
+                Some(Ok((engine, report))) => {
+                    self.event("machine", format_args!("opened: {report:?}"));
+                    let log = engine.log().clone();
+                    self.knowledge.tracker.follow(Arc::new(move || log.appended()));
+                    let fs = self.machine.file_system(&engine);
+                    return Ok(Opened { engine, fs, report });
+                }
+                Some(Err(OpenError::Exists)) if create.is_some() && self.crashed_since > 0 => create = None,
+                Some(Err(error)) => {
+                    self.event("machine", format_args!("does not open: {error}"));
+                    let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
+                        || (plan.spoilt_reads > 0 && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey));
+                    if calm || !excused {
+                        return Err(Failure::new("opening", "a store that opens", format!("{error:?}: {error}")));
+                    }
+                    self.kill().await?;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        Err(stuck("an opening"))
+    }
+
+    /// Clients at work until the life ends as planned.
+    async fn live(&mut self, opened: &Opened, number: usize, plan: &LifePlan) -> Result<End, Failure> {
+        self.event("life", format_args!("{number} begins, ends with {:?}", plan.ending));
+        self.knowledge.numbers.borrow_mut().begin_life();
+        self.chaos.rage(plan);
+        let (mut enough_at, mut fail_flush) = (None, false);
+        match plan.ending {
+            Ending::Operations(count) => enough_at = Some(plan.operations - count),
+            Ending::Point(count) => self.chaos.cut_power_at(Some(count)),
+            Ending::Disk(count) => self.machine.disk.cut_power_after(count),
+            Ending::FailedFlush => (enough_at, fail_flush) = (Some(plan.operations / 2), true),
+            Ending::Clean | Ending::CleanUntil(_) => {}
+        }
+        let life = Life {
+            knowledge: &self.knowledge,
+            fs: opened.fs.clone(),
+            log: opened.engine.log().clone(),
+            think_ms: self.plan.think_ms,
+            left: Cell::new(plan.operations),
+            enough: Notify::new(),
+            enough_at: Cell::new(enough_at),
+        };
+        let clients = (0..self.plan.clients).map(|client| {
+            let chance = Chance::new(self.plan.seed, &format!("client {client} of life {number}"));
+            life.client(client, chance)
+        });
+        let mut clients = Some(Box::pin(try_join_all(clients)));
+        let mut power = false;
+        if fail_flush {
+            self.wait(&mut clients, &life, PATIENCE).await?;
+            self.machine.disk.fail_next_flush();
+        }
+        if clients.is_some() {
+            power = self.wait(&mut clients, &life, PATIENCE).await? && !fail_flush;
+        }
+        let crashes = power || !matches!(plan.ending, Ending::Clean | Ending::CleanUntil(_));
+        if crashes && self.chance.percent(50) {
+            // Those on their way go on for a moment.
+            let moment = Duration::from_millis(self.chance.range(1, 60));
+            if let Some(clients) = &mut clients {
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(moment) => {}
+                    done = clients => { done?; }
+                }
+            }
+        }
+        drop(clients);
+        drop(life);
+        if !crashes {
+            return self.close(opened, plan).await;
+        }
+        self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
+        self.crash().await?;
+        Ok(End::Power)
+    }
+
+    /// Waits for the clients' end, or for what ends the life before: then it says so.
+    async fn wait<C>(&self, clients: &mut Option<C>, life: &Life<'_>, patience: Duration) -> Result<bool, Failure>
+    where
+        C: Future<Output = Result<Vec<()>, Failure>> + Unpin,
+    {
+        let Some(running) = clients else { return Ok(false) };
+        let ended = tokio::select! {
+            biased;
+            () = self.chaos.power_gone.notified() => true,
+            () = life.enough.notified() => true,
+            done = running => {
+                done?;
+                false
+            }
+            () = tokio::time::sleep(patience) => return Err(stuck("a life")),
+        };
+        if !ended {
+            *clients = None;
+        }
+        Ok(ended)
+    }
+
+    /// A clean stop, or the attempt.
+    async fn close(&mut self, opened: &Opened, plan: &LifePlan) -> Result<End, Failure> {
+        if let Ending::CleanUntil(points) = plan.ending {
+            self.chaos.cut_power_at(Some(points));
+        }
+        let last = opened.engine.log().appended();
+        let chaos = self.chaos.clone();
+        let closed = tokio::select! {
+            biased;
+            () = chaos.power_gone.notified() => None,
+            closed = opened.engine.close() => Some(closed),
+            () = tokio::time::sleep(PATIENCE) => return Err(stuck("a clean stop")),
+        };
+        self.chaos.cut_power_at(None);
+        let end = match closed {
+            None => {
+                self.coverage.hit("endings", "crash while stopping");
+                self.crash().await?;
+                return Ok(End::Power);
+            }
+            Some(Ok(())) => End::Saved,
+            Some(Err(error)) => {
+                self.event("machine", format_args!("stopped, but {error}"));
+                End::Unsaved
+            }
+        };
+        self.event("machine", format_args!("stopped cleanly: {end:?}"));
+        self.coverage.hit("endings", format!("clean: {end:?}"));
+        // Whoever stops cleanly has made everything durable, asked or not.
+        self.knowledge.promised.set(self.knowledge.promised.get().max(last));
+        self.kill().await?;
+        self.machine.disk.crash();
+        Ok(end)
+    }
+
+    /// The power goes.
+    async fn crash(&mut self) -> Checked {
+        self.crashes += 1;
+        self.event("power", format_args!("is cut; {} was promised", self.knowledge.promised.get()));
+        no_panics(self.machine.cut_power().await)
+    }
+
+    /// The process ends, the machine goes on.
+    async fn kill(&mut self) -> Checked {
+        no_panics(self.machine.tasks.kill().await)
+    }
+
+    /// Holds what was recovered against the model, which goes back to that position.
+    async fn verify(&mut self, opened: &Opened, end: End) -> Checked {
+        self.chaos.calm();
+        let recovered = opened.report.last;
+        let promised = self.knowledge.promised.get();
+        self.event("check", format_args!("recovered {recovered}, promised {promised}"));
+        check::promise::kept(promised, recovered)?;
+        let tracker = self.knowledge.tracker.clone();
+        let Some((at, model)) = tracker.at(recovered) else {
+            let expected = format!("a position that was given out: {:?}", tracker.positions());
+            return Err(Failure::new("promise", expected, recovered.to_string()));
+        };
+        tracker.model.restore(&model);
+        tracker.begin_at(recovered);
+        let (slots, twins) = self.knowledge.pairs.borrow_mut().forget_after(at);
+        self.knowledge.workload.borrow_mut().forget(&slots);
+        self.knowledge.past.borrow_mut().retain(|past| past.at <= recovered);
+        self.event("check", format_args!("the model goes back to {at}"));
+        let _ = end;
+        self.check_all(opened, &model, &lost(&model, &twins)).await
+    }
+
+    /// Everything that must hold of an engine in which nobody works.
+    async fn check_all(&mut self, opened: &Opened, model: &tarn_vfs::model::Model, lost: &[Node]) -> Checked {
+        let fs = &*opened.fs;
+        for number in 0..self.plan.volumes.len() {
+            let slot = Slot(number as u32);
+            let (root, model_root) = {
+                let pairs = self.knowledge.pairs.borrow();
+                (pairs.engine[&slot], pairs.model[&slot])
+            };
+            check::tree::check(fs, root, &model.snapshot(), model_root).await?;
+        }
+        check::locks::check(fs, model, &self.knowledge.pairs.borrow())?;
+        check::lost::check(fs, lost).await?;
+        let past = self.knowledge.past.borrow().clone();
+        for _ in 0..past.len().min(4) {
+            let one = self.chance.pick(&past);
+            check::once::check(fs, one).await?;
+        }
+        Ok(())
+    }
+
+    /// The last life: nothing fails any more; everything is settled, checked, moved, and checked again.
+    async fn settle(&mut self, end: End) -> Checked {
+        let mut plan = self.plan.lives[0];
+        plan.opening_crashes = 0;
+        plan.store_faults = 0;
+        plan.commit_faults = 0;
+        plan.spoilt_reads = 0;
+        let opened = self.open(&plan, end).await?;
+        self.verify(&opened, end).await?;
+        self.settled(&opened).await?;
+        let last = opened.engine.log().appended();
+        let closed = opened.engine.close().await;
+        closed.map_err(|error| Failure::new("closing", "a clean stop in calm", error.to_string()))?;
+        drop(opened);
+        self.kill().await?;
+        self.event("machine", format_args!("stopped cleanly at {last}; the bucket alone goes on"));
+        self.knowledge.promised.set(last);
+        self.knowledge.past.borrow_mut().clear();
+        self.machine.replace_disk();
+        let opened = self.open(&plan, End::Saved).await?;
+        self.knowledge.tracker.model.lose_session_state();
+        let model = self.knowledge.tracker.model.snapshot();
+        check::promise::kept(last, opened.report.last)?;
+        self.check_all(&opened, &model, &[]).await?;
+        check::walk::check(&opened.engine).await
+    }
+
+    /// Checkpoint, reclaim, and what must hold then.
+    async fn settled(&mut self, opened: &Opened) -> Checked {
+        let failed = |what: String| Failure::new("settling", "a checkpoint and a pass of reclaim in calm", what);
+        let done = opened.engine.checkpoint().await.map_err(|error| failed(error.to_string()))?;
+        self.event("settle", format_args!("{done:?}"));
+        check::walk::check(&opened.engine).await?;
+        for _ in 0..3 {
+            let reclaimed = opened.engine.reclaim_now().await.map_err(|error| failed(error.to_string()))?;
+            self.event("settle", format_args!("{reclaimed:?}"));
+            opened.engine.checkpoint().await.map_err(|error| failed(error.to_string()))?;
+        }
+        check::walk::check(&opened.engine).await?;
+        let model = self.knowledge.tracker.model.snapshot();
+        for volume in opened.engine.volume_list() {
+            let slot = Slot(volume.id.0 - 1);
+            let model_root = self.knowledge.pairs.borrow().model[&slot];
+            let usage = (volume.usage.bytes, volume.usage.inodes);
+            check::usage::check(usage, &model, model_root.volume).await?;
+        }
+        self.check_all(opened, &model, &[]).await
+    }
+}
+
+fn no_panics(panicked: Vec<&'static str>) -> Checked {
+    match panicked.first() {
+        None => Ok(()),
+        Some(_) => Err(Failure::new("panic", "tasks that come to their end", format!("panicked: {panicked:?}"))),
+    }
+}
+
+fn stuck(what: &str) -> Failure {
+    Failure::new("progress", format!("{what} comes to its end within {PATIENCE:?}"), "it does not")
+}
+
+fn ending_name(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Operations(_) => "between operations",
+        Ending::Point(_) => "at a crash point",
+        Ending::Disk(_) => "in the middle of a write",
+        Ending::FailedFlush => "after a failed flush",
+        Ending::Clean | Ending::CleanUntil(_) => "while stopping",
+    }
+}
+
+/// Of objects that nobody knows any more, the engine's nodes of those that are not there in `model`.
+fn lost(model: &tarn_vfs::model::Model, twins: &[(Node, Node)]) -> Vec<Node> {
+    let gone = |node: Node| matches!(model.getattr(&Caller::root(), node).now_or_never(), Some(Err(_)) | None);
+    twins.iter().filter(|(model, _)| gone(*model)).map(|(_, engine)| *engine).collect()
+}

@@ -1,0 +1,333 @@
+//! Keeps the model in step with the engine: each operation runs over the model at the moment it took effect.
+//!
+//! - An operation takes effect within one poll: of the caller's future, or of the task that finishes it. Whether it
+//!   changed anything shows in the log's last position, before and after.
+//! - A change that the engine did not log is taken back from the model: a refusal for the moment, if it says so.
+//! - For every position that an operation took there is a copy of the model, until the position is known to be safe.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tarn_base::ids::Position;
+use tarn_base::time::Time;
+use tarn_base::world::{BoxFuture, Clock};
+use tarn_vfs::model::Model;
+use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
+use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
+
+use crate::world::SimClock;
+
+/// An operation on its way.
+pub struct Issue {
+    op: Op,
+    caller: Caller,
+    slots: Slots,
+    ran: Mutex<Option<Ran>>,
+    /// Changes of others when it began.
+    began: Mutex<Option<u64>>,
+    /// A task of the engine has taken it over.
+    taken: AtomicBool,
+}
+
+/// What became of an operation when it took effect.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The log's last position just after.
+    pub at: Position,
+    /// It is the operation's own.
+    pub changed: bool,
+    /// The model says that it must be.
+    pub must_change: bool,
+    /// What the model answers.
+    pub outcome: Outcome,
+    /// What must be durable before the reply may be shown.
+    pub required: Position,
+    /// Changes before the operation began and when it ended; more than one apart for a listing in pages.
+    changes: (u64, u64),
+}
+
+impl Ran {
+    /// Whether nothing else changed while it ran, so that the answers can be compared.
+    pub fn is_atomic(&self) -> bool {
+        self.changes.0 == self.changes.1
+    }
+}
+
+impl Issue {
+    /// A listing comes in pages, each of which takes effect by itself.
+    fn is_list(&self) -> bool {
+        matches!(self.op, Op::List { .. })
+    }
+
+    pub fn ran(&self) -> Option<Ran> {
+        self.ran.lock().clone()
+    }
+}
+
+struct Inner {
+    /// Tells the log's last position.
+    appended: Arc<dyn Fn() -> Position + Send + Sync>,
+    /// Whose future is polled now.
+    current: Option<Arc<Issue>>,
+    /// Copies of the model just after each position that an operation took.
+    history: BTreeMap<Position, Model>,
+    changes: u64,
+    /// Last change of each object that a reply must not show before it is durable, and last change of all.
+    stable: BTreeMap<Node, Position>,
+    any: BTreeMap<Node, Position>,
+    in_grace: bool,
+}
+
+/// See the head of the file.
+pub struct Tracker {
+    pub model: Model,
+    model_clock: Arc<SetClock>,
+    clock: Arc<SimClock>,
+    inner: Mutex<Inner>,
+}
+
+impl Tracker {
+    pub fn new(clock: Arc<SimClock>) -> Arc<Tracker> {
+        let model_clock = Arc::new(SetClock::default());
+        let inner = Inner {
+            appended: Arc::new(|| Position::ZERO),
+            current: None,
+            history: BTreeMap::new(),
+            changes: 0,
+            stable: BTreeMap::new(),
+            any: BTreeMap::new(),
+            in_grace: false,
+        };
+        let model = Model::new(model_clock.clone());
+        Arc::new(Tracker { model, model_clock, clock, inner: Mutex::new(inner) })
+    }
+
+    /// Where the log's last position can be asked from now on.
+    pub fn follow(&self, appended: Arc<dyn Fn() -> Position + Send + Sync>) {
+        self.inner.lock().appended = appended;
+    }
+
+    /// Takes the model as it is for what there is at `position`, and forgets what was before.
+    pub fn begin_at(&self, position: Position) {
+        let mut inner = self.inner.lock();
+        inner.history = BTreeMap::from([(position, self.model.snapshot())]);
+        inner.stable.clear();
+        inner.any.clear();
+        inner.current = None;
+    }
+
+    /// What the model takes for the present time, until the next operation.
+    pub fn set_clock(&self, now: Time) {
+        *self.model_clock.0.lock() = now;
+    }
+
+    pub fn set_grace(&self, in_grace: bool) {
+        self.inner.lock().in_grace = in_grace;
+    }
+
+    /// The model as of `position`, or of the last operation before it.
+    pub fn at(&self, position: Position) -> Option<(Position, Model)> {
+        let inner = self.inner.lock();
+        inner.history.range(..=position).next_back().map(|(at, model)| (*at, model.snapshot()))
+    }
+
+    /// Positions that operations took since [`Tracker::begin_at`], the beginning included.
+    pub fn positions(&self) -> Vec<Position> {
+        self.inner.lock().history.keys().copied().collect()
+    }
+
+    /// Forgets copies older than what is durable.
+    pub fn forget_before(&self, durable: Position) {
+        let mut inner = self.inner.lock();
+        let Some(keep) = inner.history.range(..=durable).next_back().map(|(at, _)| *at) else { return };
+        inner.history = inner.history.split_off(&keep);
+    }
+
+    /// An operation over `slots` of the model, to be polled by [`Tracker::run`].
+    pub fn issue(&self, op: &Op, caller: &Caller, slots: &Slots) -> Arc<Issue> {
+        let named: Slots = nodes_of(op).iter().filter_map(|slot| Some((*slot, *slots.get(slot)?))).collect();
+        // The model must not remember outcomes: repeats are checked apart.
+        let caller = Caller { once: None, ..caller.clone() };
+        let (ran, began, taken) = Default::default();
+        Arc::new(Issue { op: op.clone(), caller, slots: named, ran, began, taken })
+    }
+
+    /// Polls `future`, which is the operation over the engine, and notes when it takes effect.
+    pub async fn run<T>(self: &Arc<Self>, issue: &Arc<Issue>, future: impl Future<Output = T>) -> T {
+        let mut future = Box::pin(future);
+        std::future::poll_fn(move |context| {
+            let before = self.enter(Some(issue.clone()));
+            let polled = future.as_mut().poll(context);
+            let mine = self.inner.lock().current.take().is_some();
+            // Unless a task has taken it over, it took effect here.
+            let elsewhere = issue.taken.load(Ordering::Relaxed) && !issue.is_list();
+            if mine && polled.is_ready() && !elsewhere {
+                self.took_effect(issue, before);
+            }
+            polled
+        })
+        .await
+    }
+
+    fn enter(&self, issue: Option<Arc<Issue>>) -> Position {
+        let mut inner = self.inner.lock();
+        if let Some(issue) = &issue {
+            issue.began.lock().get_or_insert(inner.changes);
+        }
+        inner.current = issue;
+        (inner.appended)()
+    }
+
+    /// Watches a task in which the engine finishes the operation that is polled now.
+    pub fn watch(self: Arc<Self>, task: BoxFuture<()>) -> BoxFuture<()> {
+        let Some(issue) = self.inner.lock().current.take() else { return task };
+        issue.taken.store(true, Ordering::Relaxed);
+        Box::pin(Watched { tracker: self, issue, task })
+    }
+
+    /// Runs the operation over the model. `before`: the log's last position before it took effect.
+    fn took_effect(&self, issue: &Issue, before: Position) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let at = (inner.appended)();
+        let changed = at > before;
+        *self.model_clock.0.lock() = self.clock.now();
+        let before_model = self.model.snapshot();
+        let (position, locks) = (self.model.position(), self.model.locks());
+        self.model.set_grace(inner.in_grace);
+        let outcome = issue.op.run(&self.model, &issue.caller, &issue.slots).now_or_never();
+        let outcome = outcome.unwrap_or(Outcome {
+            seen: Seen::Refused(Errno::Io),
+            node: None,
+            position: Position::ZERO,
+        });
+        let must_change = self.model.position() != position || self.model.locks() != locks;
+        let began = if issue.is_list() { *issue.began.lock() } else { None };
+        let first = began.unwrap_or(inner.changes);
+        let required = inner.required(issue, &outcome);
+        if changed {
+            inner.changes += 1;
+            inner.history.insert(at, self.model.snapshot());
+            inner.note_change(issue, &outcome, at);
+        } else {
+            self.model.restore(&before_model);
+        }
+        let required = if changed && !is_unstable(&issue.op) { required.max(at) } else { required };
+        let changes = (first, inner.changes - u64::from(changed));
+        *issue.ran.lock() = Some(Ran { at, changed, must_change, outcome, required, changes });
+    }
+}
+
+impl Inner {
+    /// What the reply shows that must be durable before.
+    fn required(&self, issue: &Issue, outcome: &Outcome) -> Position {
+        let shows = match &outcome.seen {
+            Seen::Refused(errno) => matches!(errno, Errno::Exists | Errno::NotFound | Errno::NotEmpty),
+            _ => true,
+        };
+        if !shows {
+            return Position::ZERO;
+        }
+        let of = if matches!(issue.op, Op::Commit { .. }) { &self.any } else { &self.stable };
+        let named = issue.slots.values().chain(&outcome.node);
+        // Locking and statistics of a volume show nothing of an object.
+        match issue.op {
+            Op::Lock { .. } | Op::Unlock { .. } | Op::ReleaseClient { .. } | Op::Statfs { .. } => Position::ZERO,
+            _ => named.filter_map(|node| of.get(node)).max().copied().unwrap_or(Position::ZERO),
+        }
+    }
+
+    fn note_change(&mut self, issue: &Issue, outcome: &Outcome, at: Position) {
+        // Reading may set an access time, which nobody has to wait for.
+        let shown = match issue.op {
+            Op::Read { .. } | Op::List { .. } | Op::Readlink { .. } => return,
+            Op::Lock { .. } | Op::Unlock { .. } | Op::ReleaseClient { .. } => return,
+            _ => !is_unstable(&issue.op),
+        };
+        for node in issue.slots.values().chain(&outcome.node) {
+            self.any.insert(*node, at);
+            if shown {
+                self.stable.insert(*node, at);
+            }
+        }
+    }
+}
+
+/// The model's clock: what the world's showed when the operation took effect.
+#[derive(Debug, Default)]
+struct SetClock(Mutex<Time>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Time {
+        *self.0.lock()
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, _span: Duration) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn is_unstable(op: &Op) -> bool {
+    match op {
+        Op::Write { stability, .. } => *stability == Stability::Unstable,
+        Op::Read { .. } | Op::List { .. } | Op::Readlink { .. } => true,
+        _ => false,
+    }
+}
+
+/// Slots that an operation names, without the one it fills.
+fn nodes_of(op: &Op) -> Vec<Slot> {
+    match op {
+        Op::Getattr { node }
+        | Op::Setattr { node, .. }
+        | Op::Access { node, .. }
+        | Op::Readlink { node }
+        | Op::Read { node, .. }
+        | Op::Write { node, .. }
+        | Op::Commit { node }
+        | Op::Statfs { node }
+        | Op::Lock { node, .. }
+        | Op::Unlock { node, .. } => vec![*node],
+        Op::Lookup { dir, .. }
+        | Op::List { dir, .. }
+        | Op::Create { dir, .. }
+        | Op::Mkdir { dir, .. }
+        | Op::Make { dir, .. }
+        | Op::Remove { dir, .. }
+        | Op::Rmdir { dir, .. } => vec![*dir],
+        Op::Link { node, dir, .. } => vec![*node, *dir],
+        Op::Rename { from, to, .. } => vec![*from, *to],
+        Op::ReleaseClient { .. } => Vec::new(),
+    }
+}
+
+/// A task of the engine that finishes an operation.
+struct Watched {
+    tracker: Arc<Tracker>,
+    issue: Arc<Issue>,
+    task: BoxFuture<()>,
+}
+
+impl Future for Watched {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let before = self.tracker.enter(None);
+        let polled = self.task.as_mut().poll(context);
+        if polled.is_ready() {
+            self.tracker.took_effect(&self.issue, before);
+        }
+        polled
+    }
+}

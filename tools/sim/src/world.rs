@@ -1,0 +1,116 @@
+//! The simulated world: virtual time, seeded chance, tasks that end when the machine does.
+//!
+//! - Time passes only when every task waits for it; nothing here asks the real clock.
+//! - Tasks belong to a machine: [`Tasks::kill`] ends all of them where they stand, as a power cut does.
+//! - Operations that the engine finishes in a task are watched, so that the tracker knows when each took effect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tarn_base::time::Time;
+use tarn_base::world::{BoxFuture, Clock, Random, Spawn};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::tracker::Tracker;
+
+/// 2033-05-18, seconds: a time that is certainly not today's.
+const START_SECONDS: i64 = 2_000_000_000;
+/// The engine's name for the task that finishes an operation which had to fetch.
+const OPERATION: &str = "operation";
+
+/// Virtual time since the world began, and a wall clock that can be set.
+#[derive(Debug)]
+pub struct SimClock {
+    start: Instant,
+    offset_ms: AtomicI64,
+}
+
+impl SimClock {
+    /// Inside a runtime whose time is paused.
+    pub fn new() -> Arc<SimClock> {
+        Arc::new(SimClock { start: Instant::now(), offset_ms: AtomicI64::new(0) })
+    }
+
+    /// Sets the wall clock, forward or back; the steady one does not notice.
+    pub fn jump(&self, by_ms: i64) {
+        self.offset_ms.fetch_add(by_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Time {
+        let passed = self.steady().as_nanos() as i64;
+        let offset = self.offset_ms.load(Ordering::Relaxed) * 1_000_000;
+        Time::from_nanos(START_SECONDS * 1_000_000_000 + passed + offset)
+    }
+
+    fn steady(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// Random bytes that the seed decides.
+pub struct SimRandom(Mutex<Chance>);
+
+impl SimRandom {
+    pub fn new(chance: Chance) -> SimRandom {
+        SimRandom(Mutex::new(chance))
+    }
+}
+
+impl Random for SimRandom {
+    fn fill(&self, out: &mut [u8]) {
+        let mut chance = self.0.lock();
+        for piece in out.chunks_mut(8) {
+            piece.copy_from_slice(&chance.next().to_le_bytes()[..piece.len()]);
+        }
+    }
+}
+
+/// The tasks of one machine.
+#[derive(Default)]
+pub struct Tasks {
+    running: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
+    tracker: Option<Arc<Tracker>>,
+}
+
+impl Tasks {
+    pub fn new(tracker: Arc<Tracker>) -> Tasks {
+        Tasks { running: Mutex::default(), tracker: Some(tracker) }
+    }
+
+    /// Ends every task where it stands; gives the names of those that had panicked.
+    pub async fn kill(&self) -> Vec<&'static str> {
+        let mut panicked = Vec::new();
+        loop {
+            let tasks = std::mem::take(&mut *self.running.lock());
+            if tasks.is_empty() {
+                return panicked;
+            }
+            tasks.iter().for_each(|(_, task)| task.abort());
+            for (name, task) in tasks {
+                if task.await.is_err_and(|error| error.is_panic()) {
+                    panicked.push(name);
+                }
+            }
+        }
+    }
+}
+
+impl Spawn for Tasks {
+    fn spawn(&self, name: &'static str, task: BoxFuture<()>) {
+        let task = match &self.tracker {
+            Some(tracker) if name == OPERATION => tracker.clone().watch(task),
+            _ => task,
+        };
+        self.running.lock().push((name, tokio::spawn(task)));
+    }
+}
