@@ -193,3 +193,56 @@ fn nothing_readable_reaches_disk_or_bucket() {
     server.stop();
     look("after a stop");
 }
+
+#[test]
+fn a_first_start_that_is_killed_is_taken_up_by_the_next() {
+    for delay_ms in [5, 20, 35, 50, 65, 80, 100, 130] {
+        let place = Place::new();
+        std::fs::write(place.path("small.toml"), common::server::SMALL).unwrap();
+        let mut first = place.tarn(&["serve", "--config", "small.toml"]);
+        let mut first = first.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let server = Server::start(&place, &[]);
+        let mut client = server.mount();
+        let root = client.root.clone();
+        client.put(&root, "file", b"content");
+        server.stop();
+        assert!(place.run(&["key", "export"]).status.success(), "after {delay_ms} ms");
+    }
+}
+
+#[test]
+fn a_stop_amid_writes_keeps_what_was_acknowledged() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let root = server.mount().root;
+    let (told, acknowledged) = std::sync::mpsc::channel();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (mut client, root, told) = (server.mount(), root.clone(), told.clone());
+            std::thread::spawn(move || {
+                for index in 0.. {
+                    let name = format!("{writer}-{index}");
+                    // The server going away ends the thread by a panic of the client.
+                    client.put(&root, &name, name.as_bytes());
+                    told.send(name).unwrap();
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    server.stop();
+    writers.into_iter().for_each(|writer| assert!(writer.join().is_err()));
+    drop(told);
+    let server = Server::start(&place, &[]);
+    assert!(server.banner.contains("recovered after a clean stop"), "{}", server.banner);
+    let mut client = server.mount();
+    let names: Vec<String> = acknowledged.iter().collect();
+    assert!(names.len() > 20, "{} files were acknowledged", names.len());
+    for name in names {
+        assert_eq!(client.get(&root, &name), name.as_bytes());
+    }
+    server.stop();
+}

@@ -125,7 +125,7 @@ impl Settings {
             store,
             log_dir,
             key_file,
-            log_size: size("log.size", &file.log.size)?.map(|bytes| log_size_in_range(bytes)).transpose()?,
+            log_size: size("log.size", &file.log.size)?.map(log_size_in_range).transpose()?,
             unsafe_log: flags.unsafe_log || file.log.unsafe_place.unwrap_or(false),
             nfs,
             portmap: flags.portmap || file.nfs.portmap.unwrap_or(false),
