@@ -59,7 +59,7 @@ impl Default for Config {
             hold: Duration::from_secs(15 * 60),
             heartbeat: Duration::from_secs(2),
             grace: Duration::from_secs(45),
-            // Less than a client's first retransmission (NFS over TCP: 60 s), more than a checkpoint takes.
+            // Less than a client's first retransmission (60 s), more than a checkpoint takes.
             log_wait: Duration::from_secs(10),
             volume_keep: Duration::from_secs(24 * 3600),
         }

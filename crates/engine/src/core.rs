@@ -21,7 +21,6 @@ use crate::readahead::ReadAhead;
 use crate::segments::Segments;
 use crate::session::Session;
 use crate::stripes::Stripes;
-use crate::tx::Tx;
 use crate::value::VolumeRecord;
 use crate::volumes::{UsageCounter, VolumeTable};
 
@@ -114,14 +113,14 @@ impl Core {
     }
 
     /// Why a run may not be committed, if so.
-    pub fn refuses_changes(&self, tx: &Tx<'_>) -> Option<Errno> {
+    pub fn refuses_changes(&self, usage: &[(VolumeId, i64, i64)]) -> Option<Errno> {
         if self.health.deposed.load(Ordering::Relaxed) {
             return Some(Errno::TryLater);
         }
         if self.health.read_only.read().is_some() {
             return Some(Errno::ReadOnly);
         }
-        let grows = tx.entry.usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0);
+        let grows = usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0);
         (grows && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
     }
 

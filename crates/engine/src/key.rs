@@ -38,9 +38,6 @@ pub enum Kind {
     Index = 0x20,
 }
 
-/// Set in the kind byte of a history key; the key then ends with the epoch in 4 bytes.
-pub const HISTORY: u8 = 0x80;
-
 /// Bytes of an encoded key that is not history.
 pub const KEY_SIZE: usize = 23;
 
@@ -110,11 +107,6 @@ impl Key {
 
     pub fn pointer(volume: VolumeId, map: Ino, record: u64) -> Key {
         Key::of(volume, map, Kind::Pointer, record)
-    }
-
-    /// The inode, directory or map that the key belongs to, and under whose lock it changes.
-    pub fn owner(&self) -> (VolumeId, u64) {
-        (self.volume, self.a)
     }
 
     pub fn encode(&self) -> [u8; KEY_SIZE] {

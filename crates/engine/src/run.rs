@@ -209,7 +209,7 @@ impl Core {
 
     /// The end of a run: position, log, overlay.
     fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, token: Option<OnceToken>) -> Result<Reply<T>, Need> {
-        if let Some(errno) = self.refuses_changes(&tx) {
+        if let Some(errno) = self.refuses_changes(&tx.entry.usage) {
             return Ok(Err(Done::now(errno.into())));
         }
         let mut parts = tx.into_parts();

@@ -67,17 +67,8 @@ pub struct Need {
     pub stale: bool,
     /// Nothing: the generation it counted on has closed, so it runs again.
     pub again: bool,
-}
-
-impl Need {
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-            && self.ranges.is_empty()
-            && self.records.is_empty()
-            && self.logged.is_empty()
-            && !self.log_room
-            && !self.stale
-    }
+    /// Version of the stack that the run saw.
+    pub version: u64,
 }
 
 /// A range of keys as fetched.
@@ -435,6 +426,11 @@ impl<'a> Tx<'a> {
             || !self.entry.data.is_empty()
             || !self.entry.session.is_empty()
             || !self.entry.discards.is_empty()
+    }
+
+    /// What a run that stopped is to be given: see [`Need`].
+    pub fn into_need(self) -> Need {
+        Need { version: self.stack.version, ..self.need }
     }
 
     /// The whole of what it changes, keys in order.

@@ -1,0 +1,62 @@
+//! Writing session state out: its image at the head of the log, and grants to those who wait.
+
+use bytes::Bytes;
+use tarn_base::codec::Put;
+use tarn_base::ids::Position;
+use tarn_vfs::{Event, LockInfo};
+use tarn_wal::LogError;
+
+use crate::core::Core;
+use crate::entry::{Entry, SessionChange};
+use crate::session::IMAGE_VERSION;
+use crate::value::outcome::{put_effect, put_token};
+
+/// Bytes of one piece of an image; within what an entry may hold.
+const PIECE_SIZE: usize = 1 << 20;
+
+impl Core {
+    /// Writes the whole session state at the head of the log, so that what is before it may be trimmed.
+    /// Gives the position of its last piece.
+    pub fn append_session_image(&self) -> Result<Position, LogError> {
+        let table = self.session.table();
+        let _gate = self.gate.write();
+        let mut image = Vec::new();
+        image.put_u8(IMAGE_VERSION);
+        table.encode(&mut image);
+        let outcomes = self.once.outcomes();
+        image.put_u32(outcomes.len() as u32);
+        for (token, effect, position) in &outcomes {
+            put_token(&mut image, token);
+            image.put_u64(position.0);
+            // Outcomes are stamped before they are remembered, so nothing is left open here.
+            put_effect(&mut image, effect, &mut Vec::new());
+        }
+        let mut position = Position::ZERO;
+        let pieces = image.chunks(PIECE_SIZE).count();
+        for (piece, bytes) in image.chunks(PIECE_SIZE).enumerate() {
+            let change = SessionChange::Image {
+                piece: piece as u32,
+                last: piece + 1 == pieces,
+                bytes: Bytes::copy_from_slice(bytes),
+            };
+            let entry = Entry { session: vec![change], ..Entry::default() };
+            position = self.append_gated(&entry, None, true)?;
+        }
+        Ok(position)
+    }
+
+    /// Tells of grants once `position` is durable.
+    pub fn tell_granted(&self, granted: Vec<LockInfo>, position: Position) {
+        let Some(sink) = self.session.sink() else { return };
+        let durable = self.log.wait(position);
+        self.world.spawn.spawn(
+            "lock grants",
+            Box::pin(async move {
+                // Without the log the grant does not stand, and nobody hears of it.
+                if durable.await.is_ok() {
+                    granted.into_iter().for_each(|lock| sink.event(Event::LockGranted(lock)));
+                }
+            }),
+        );
+    }
+}
