@@ -3,7 +3,6 @@
 # server runs, after a checkpoint and after it stopped.
 . "$(dirname "$0")/lib.sh"
 begin
-mkdir "$WORK/bucket"
 serve --store "file://$WORK/bucket" --key-file "$WORK/key"
 name=PLANTEDNAME$RANDOM$RANDOM content=PLANTEDCONTENT$RANDOM$RANDOM
 for _ in $(seq 5000); do echo "$content"; done >"$WORK/plain"

@@ -7,12 +7,10 @@ git config --global gc.auto 0
 source=/tmp/source
 mkdir "$source" && cd "$source"
 git init -q
-for part in $(seq 1 8); do
+for part in $(seq 1 8); do # text that packs badly beside random bytes that do not pack
     mkdir "part$part"
-    for file in $(seq 1 60); do # text that packs badly beside random bytes that do not pack
-        head -c 90000 /dev/urandom | od -An -tx1 -w32 | head -c 60000 >"part$part/text$file"
-        head -c 110000 /dev/urandom >"part$part/bytes$file"
-    done
+    head -c 6600000 /dev/urandom | split -a 3 -b 110000 - "part$part/bytes"
+    head -c 1800000 /dev/urandom | od -An -tx1 -w32 | split -a 3 -b 60000 - "part$part/text"
     git add -A && git commit -q -m "part $part"
 done
 size=$(du -sk .git | cut -f1)
@@ -22,8 +20,7 @@ git clone -q --no-local "file://$source" clone
 git -C clone fsck --full --strict
 [ "$(git -C clone rev-parse HEAD)" = "$(git -C "$source" rev-parse HEAD)" ]
 [ -z "$(git -C clone status --porcelain)" ]
-rm -rf "$source/.git.not"
 diff -r --exclude=.git "$source" clone
-git -C clone mv part1/text1 part1/renamed && git -C clone commit -q -am renamed && git -C clone gc -q
+git -C clone mv part1/textaaa part1/renamed && git -C clone commit -q -am renamed && git -C clone gc -q
 git -C clone fsck --full --strict
 echo "cloned $size KiB"

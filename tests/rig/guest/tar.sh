@@ -6,7 +6,7 @@ at=deep
 for level in $(seq 1 30); do at=$at/level$level; mkdir "$at"; echo "$level" >"$at/file"; done
 for file in $(seq 1 400); do head -c $((file * 137 % 9000)) /dev/urandom >"small$file"; done
 head -c 30000000 /dev/urandom >large
-truncate -s 1G sparse && printf end | dd of=sparse bs=1 seek=700000000 conv=notrunc status=none
+truncate -s 200M sparse && printf end | dd of=sparse bs=1 seek=150000000 conv=notrunc status=none
 ln large hard
 ln -s ../no/such/place soft
 mkfifo fifo
@@ -14,9 +14,10 @@ printf 'a' >"name with spaces and ünïcödé"
 printf 'b' >"$(head -c 255 /dev/zero | tr '\0' n)"
 chmod 600 small1; chmod 1777 deep; chmod 2755 deep/level1
 touch -d '1999-12-31 23:59:59.123456789' small2
-tar -C "$source" --sparse -cf /tmp/out.tar .
+# This format keeps nanoseconds.
+tar -C "$source" --format=posix --sparse -cf /tmp/out.tar .
 mkdir "$dir/tree" && tar -C "$dir/tree" -xpf /tmp/out.tar
-tar -C "$dir/tree" --sparse -cf - . >/tmp/back.tar
+tar -C "$dir/tree" --format=posix --sparse -cf - . >/tmp/back.tar
 mkdir /tmp/back && tar -C /tmp/back -xpf /tmp/back.tar
 list() { (cd "$1" && find . -printf '%y %m %U:%G %n %T@ %l %p ' -a \( -type f -printf '%s\n' -o -printf '\n' \) | sort); }
 # The link count of directories is a matter of the file system.

@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tarn-filer", ALL),
     ("tarn-sim", ALL),
     ("tarn-nfsclient", &[]),
+    ("tarn-bench", &["tarn-nfsclient"]),
     ("xtask", &[]),
 ];
 

@@ -43,7 +43,6 @@ pub const NEEDS: &[Need] = &[
     Need { name: "ip", found: Found::Program("ip"), by: By::Apt("iproute2") },
     Need { name: "ps", found: Found::Program("ps"), by: By::Apt("procps") },
     Need { name: "strings", found: Found::Program("strings"), by: By::Apt("binutils") },
-    Need { name: "curl", found: Found::Program("curl"), by: By::Apt("curl") },
     Need { name: "nfs-ls", found: Found::Program("nfs-ls"), by: By::Apt("libnfs-utils") },
     Need { name: "setpriv", found: Found::Program("setpriv"), by: By::Apt("util-linux") },
     Need { name: "mmdebstrap", found: Found::Program("mmdebstrap"), by: By::Apt("mmdebstrap") },

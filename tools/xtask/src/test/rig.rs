@@ -54,7 +54,13 @@ pub const TESTS: &[Test] = &[
         short: &[],
         long: &[],
     },
-    Test { name: "sealed", script: "sealed.sh", needs: &["root", "ip", "ps", "strings"], short: &[], long: &[] },
+    Test {
+        name: "sealed",
+        script: "sealed.sh",
+        needs: &["root", "ip", "ps", "strings", "nfs-ls"],
+        short: &[],
+        long: &[],
+    },
     Test { name: "kill-raw", script: "kill.sh", needs: NETWORK, short: &["raw", "5"], long: &["raw", "50"] },
     Test { name: "kill-kernel", script: "kill.sh", needs: GUEST, short: &["kernel", "5"], long: &["kernel", "50"] },
     Test { name: "bucket-alone", script: "recovery.sh", needs: NETWORK, short: &["bucket"], long: &["bucket"] },
@@ -62,7 +68,7 @@ pub const TESTS: &[Test] = &[
     Test {
         name: "bucket-s3",
         script: "recovery.sh",
-        needs: &["root", "ip", "ps", "curl", "versitygw"],
+        needs: &["root", "ip", "ps", "versitygw"],
         short: &["s3"],
         long: &["s3"],
     },

@@ -31,6 +31,8 @@ pub struct History {
 struct Node {
     handle: Handle,
     kind: Kind,
+    /// What was done to it, for whoever must understand a failure.
+    story: Vec<String>,
 }
 
 enum Kind {
@@ -76,7 +78,7 @@ impl History {
         let (handle, kind) = match self.random.below(8) {
             0 => (self.client.mkdir(&self.directory, bytes, 0o755), Kind::Directory),
             1 => {
-                let target = self.random.bytes(20);
+                let target = self.random.path(20);
                 (self.client.symlink(&self.directory, bytes, &target), Kind::Link(target))
             }
             2 | 3 => {
@@ -86,7 +88,7 @@ impl History {
             _ => (self.client.create(&self.directory, bytes, How::Guarded), Kind::File(Vec::new())),
         };
         let handle = handle.map_err(|error| format!("make {name}: {error}"))?;
-        self.nodes.insert(name, Node { handle, kind });
+        self.nodes.insert(name, Node { handle, kind, story: Vec::new() });
         self.acknowledged += 1;
         Ok(())
     }
@@ -96,7 +98,7 @@ impl History {
         let offset = self.random.below(BYTES_MAX);
         let size = 1 + self.random.below(30_000) as usize;
         let data = self.random.bytes(size);
-        let Some(Node { handle, kind: Kind::File(content) }) = self.nodes.get_mut(&name) else { return Ok(()) };
+        let Some(Node { handle, kind: Kind::File(content), story }) = self.nodes.get_mut(&name) else { return Ok(()) };
         let told = |error: Error| format!("write {name}: {error}");
         loop {
             let written = self.client.write(handle, offset, &data, stable).map_err(told)?;
@@ -116,6 +118,7 @@ impl History {
             content.resize(end, 0);
         }
         content[offset as usize..end].copy_from_slice(&data);
+        story.push(format!("{stable:?} {offset}+{size}"));
         self.acknowledged += 1;
         Ok(())
     }
@@ -136,9 +139,10 @@ impl History {
     fn truncate(&mut self) -> Outcome<()> {
         let Some(name) = self.pick(true) else { return Ok(()) };
         let size = self.random.below(BYTES_MAX);
-        let Some(Node { handle, kind: Kind::File(content) }) = self.nodes.get_mut(&name) else { return Ok(()) };
+        let Some(Node { handle, kind: Kind::File(content), story }) = self.nodes.get_mut(&name) else { return Ok(()) };
         self.client.setattr(handle, Change::size(size)).map_err(|error| format!("truncate {name}: {error}"))?;
         content.resize(size as usize, 0);
+        story.push(format!("truncate {size}"));
         self.acknowledged += 1;
         Ok(())
     }
@@ -188,9 +192,10 @@ impl History {
                         let at = there.iter().zip(content).position(|(a, b)| a != b);
                         let at = at.unwrap_or(there.len().min(content.len()));
                         return Err(format!(
-                            "{name}: {} bytes, {} acknowledged, different from byte {at} on",
+                            "{name}: {} bytes, {} acknowledged, different from byte {at} on, after {}",
                             there.len(),
-                            content.len()
+                            content.len(),
+                            node.story.join(", ")
                         ));
                     }
                 }

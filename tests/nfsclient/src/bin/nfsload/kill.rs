@@ -2,7 +2,8 @@
 //!
 //! - Two raw clients change without pause; after each restart each finishes the call it was in, compares its whole
 //!   directory with what was acknowledged, and goes on. Nobody mounts again.
-//! - A kernel client's journal, if there is one, is held against the server at the same moment.
+//! - A kernel client's journal, if there is one, is held against the server at the same moment; the next kill waits
+//!   until the kernel client has gone on, for it takes its time to connect again.
 //! - At the end the server is stopped properly, started once more, and everything is compared again.
 //! - This is a crash of the process: the page cache survives it. Losing unflushed writes is the simulator's part.
 
@@ -41,6 +42,8 @@ pub struct Arguments {
 }
 
 const CLIENTS: u32 = 2;
+/// Changes, and a comparison, before the first kill: what is wrong without one is not the crash's fault.
+const STEPS_BEFORE: u32 = 400;
 /// How long a restart, and a comparison, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -50,6 +53,7 @@ struct Shared {
     /// Restarts so far: a client compares once for each.
     restarts: AtomicU64,
     verified: [AtomicU64; CLIENTS as usize],
+    begun: [AtomicBool; CLIENTS as usize],
     end: AtomicBool,
 }
 
@@ -77,14 +81,16 @@ pub fn run(arguments: &Arguments) -> Outcome<String> {
     let shared: &'static Shared = Box::leak(Box::default());
     let clients =
         (0..CLIENTS).map(|number| client(&arguments.server, number, seed, shared)).collect::<Outcome<Vec<_>>>()?;
+    until(&clients, || shared.begun.iter().all(|begun| begun.load(Ordering::SeqCst)))?;
     let mut random = Random::new(seed ^ 0xdead);
     for round in 1..=arguments.times {
         std::thread::sleep(Duration::from_millis(200 + random.below(800)));
         // Dropped: killed with SIGKILL and waited for.
         drop(running);
         running = start(arguments).map_err(|problem| format!("restart {round}: {problem}"))?;
-        settled(shared, round, &clients)?;
+        settled(shared, round, &clients).map_err(|problem| format!("kill {round}: {problem}"))?;
         let lines = journal(arguments)?;
+        goes_on(arguments).map_err(|problem| format!("kill {round}: {problem}"))?;
         println!("kill {round}: everything acknowledged is there{lines}");
     }
     shared.end.store(true, Ordering::SeqCst);
@@ -120,6 +126,11 @@ fn client(server: &Server, number: u32, seed: u64, shared: &'static Shared) -> O
 
 fn live(mut history: History, number: u32, shared: &Shared) -> Outcome<History> {
     let verified = &shared.verified[number as usize];
+    for _ in 0..STEPS_BEFORE {
+        history.step()?;
+    }
+    history.verify().map_err(|problem| format!("before any kill: {problem}"))?;
+    shared.begun[number as usize].store(true, Ordering::SeqCst);
     while !shared.end.load(Ordering::SeqCst) {
         let restarts = shared.restarts.load(Ordering::SeqCst);
         if verified.load(Ordering::SeqCst) < restarts {
@@ -134,15 +145,17 @@ fn live(mut history: History, number: u32, shared: &Shared) -> Outcome<History> 
 /// Waits until every client has compared after this restart.
 fn settled(shared: &Shared, round: u64, clients: &[JoinHandle<Outcome<History>>]) -> Outcome<()> {
     shared.restarts.store(round, Ordering::SeqCst);
+    until(clients, || shared.verified.iter().all(|verified| verified.load(Ordering::SeqCst) >= round))
+}
+
+fn until(clients: &[JoinHandle<Outcome<History>>], done: impl Fn() -> bool) -> Outcome<()> {
     let started = Instant::now();
-    while shared.verified.iter().any(|verified| verified.load(Ordering::SeqCst) < round) {
+    while !done() {
         if clients.iter().any(JoinHandle::is_finished) {
-            // A client that failed says so when it is joined.
-            shared.end.store(true, Ordering::SeqCst);
             return Err("a client gave up; its reason is above".to_owned());
         }
         if started.elapsed() > PATIENCE {
-            return Err(format!("kill {round}: the clients do not carry on"));
+            return Err("the clients do not carry on".to_owned());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -158,6 +171,19 @@ fn journal(arguments: &Arguments) -> Outcome<String> {
     let journal = Journal::read(path)?;
     journal.verify(&arguments.server).map_err(|problem| format!("kernel client: {problem}"))?;
     Ok(format!(", {} by the kernel client", journal.lines))
+}
+
+/// The kernel client has acknowledged something more.
+fn goes_on(arguments: &Arguments) -> Outcome<()> {
+    let Some(path) = &arguments.journal else { return Ok(()) };
+    let (before, started) = (Journal::read(path)?.lines, Instant::now());
+    while Journal::read(path)?.lines == before {
+        if started.elapsed() > PATIENCE {
+            return Err("the kernel client does not carry on".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 /// Starts the server and waits until it takes connections.

@@ -24,6 +24,11 @@ impl Random {
         bytes.truncate(size);
         bytes
     }
+
+    /// Bytes that a path may have: none is zero.
+    pub fn path(&mut self, size: usize) -> Vec<u8> {
+        self.bytes(size).into_iter().map(|byte| byte.max(1)).collect()
+    }
 }
 
 /// A seed that no earlier run had.

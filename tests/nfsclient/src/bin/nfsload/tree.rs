@@ -73,8 +73,8 @@ fn put(
 ) -> Result<(), Error> {
     let draft = format!("{name}.draft");
     let file = client.create(folder, draft.as_bytes(), How::Guarded)?;
-    // Rubbish first, some of it beyond the end.
-    let rubbish = random.bytes(content.len() / 2 + 100);
+    // Rubbish first, some of it beyond the end; a WRITE holds at most 1 MiB.
+    let rubbish = random.bytes((content.len() / 2 + 100).min(1 << 20));
     client.write(&file, content.len() as u64 / 2, &rubbish, Stable::Unstable)?;
     client.setattr(&file, Change::size(0))?;
     // Then the content; runs of zeros stay holes.
@@ -103,7 +103,7 @@ fn plan(arguments: &Arguments) -> Plan {
         let nodes = plan.entry(directory).or_default();
         if random.below(10) == 0 {
             let size = 1 + random.below(200) as usize;
-            nodes.insert(format!("link{index}"), Node::Link(random.bytes(size)));
+            nodes.insert(format!("link{index}"), Node::Link(random.path(size)));
             continue;
         }
         let size = match random.below(10) {
