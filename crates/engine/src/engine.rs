@@ -1,23 +1,21 @@
 //! The engine as programs hold it.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
+use tarn_base::world::World;
 use tarn_data::Salt;
 use tarn_meta::{MetaOpener, MetaStore};
+use tarn_store::Store;
 use tarn_vfs::HandleKey;
 use tarn_wal::{Log, LogError};
 
-use crate::admin::VolumeSpec;
 use crate::cache::Caches;
 use crate::checkpoint::{Beginning, CheckpointError, Done, Keeper};
+use crate::config::Config;
 use crate::core::{Core, Health, Identity, Numbers};
 use crate::error::OpenError;
-use crate::open::Parts;
 use crate::overlay::{Stack, StackCell};
 use crate::owner::{Held, Register, Tenure};
 use crate::reclaim::Reclaim;
@@ -41,8 +39,10 @@ pub struct Engine {
 }
 
 /// What an opening has made.
-pub(crate) struct Assembly<'a> {
-    pub parts: &'a Parts,
+pub(crate) struct Assembly {
+    pub world: World,
+    pub config: Config,
+    pub store: Arc<dyn Store>,
     pub register: Register,
     pub held: Held,
     pub opener: Arc<dyn MetaOpener>,
@@ -62,16 +62,15 @@ impl Engine {
     }
 
     /// Puts the parts together and starts the background tasks.
-    pub(crate) fn assemble(made: Assembly<'_>) -> Result<Arc<Engine>, OpenError> {
-        let Assembly { parts, register, held, opener, meta, salt, state, rebuilt, log, notify } = made;
-        let (world, config) = (parts.world.clone(), parts.config.clone());
+    pub(crate) fn assemble(made: Assembly) -> Result<Arc<Engine>, OpenError> {
+        let Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify } = made;
         let identity = Identity {
             incarnation: held.owner.incarnation,
             owner_epoch: held.owner.epoch,
             handle_key: HandleKey(held.secrets.handle),
             shard_key: held.secrets.shard.clone(),
         };
-        let segments = Segments::new(parts.store.clone());
+        let segments = Segments::new(store);
         segments.note_salt(held.owner.epoch, salt);
         let stack = Stack { generations: rebuilt.generations, view: meta.view(), version: 0 };
         let core = Arc::new(Core {
@@ -129,22 +128,6 @@ impl Engine {
         let deposed = move || core.health.deposed.store(true, Ordering::Relaxed);
         let watch = self.tenure.clone().watch(world.clone(), heartbeat, deposed);
         world.spawn.spawn("heartbeat", Box::pin(watch));
-    }
-
-    /// Makes the first volume unless an interrupted creation has. Nobody drives the log's flushes yet.
-    pub(crate) async fn create_first(&self, first: VolumeSpec) -> Result<(), OpenError> {
-        if !self.volume_list().is_empty() {
-            return Ok(());
-        }
-        let mut creating = pin!(self.create_volume(first));
-        let created = std::future::poll_fn(|cx| match creating.as_mut().poll(cx) {
-            Poll::Pending => {
-                self.core.log.flush_now();
-                creating.as_mut().poll(cx)
-            }
-            ready => ready,
-        });
-        created.await.map(|_| ()).map_err(|error| OpenError::Volume(error.to_string()))
     }
 
     /// Brings everything answered so far into the store.

@@ -10,7 +10,10 @@
 //! 6. The opening batch: the epoch's salt and its first reserved segment numbers.
 //! 7. The log is started; operations may run.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tarn_base::crypto::Key;
 use tarn_base::ids::{Position, Uuid};
@@ -126,7 +129,7 @@ impl Engine {
         };
         parts.config.crash_point("the owner record is created").await;
         let (engine, report) = open(&parts, register, held, OpenOptions::new(wake)).await?;
-        engine.create_first(first).await?;
+        create_first(&engine, first).await?;
         parts.config.crash_point("the first volume is created").await;
         engine.tenure.created().await?;
         Ok((engine, report))
@@ -184,8 +187,25 @@ async fn open(
     let log = plan.log.start(plan.incarnation, sequence, options.wake)?;
     config.crash_point("the log is started").await;
     let notify = if plan.own { Vec::new() } else { notify };
-    let assembly = Assembly { parts, register, held, opener, meta, salt, state, rebuilt, log, notify };
+    let (world, config, store) = (parts.world.clone(), parts.config.clone(), parts.store.clone());
+    let assembly = Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify };
     Ok((Engine::assemble(assembly)?, report))
+}
+
+/// Makes the first volume unless an interrupted creation has. Nobody drives the log's flushes yet.
+async fn create_first(engine: &Engine, first: VolumeSpec) -> Result<(), OpenError> {
+    if !engine.volume_list().is_empty() {
+        return Ok(());
+    }
+    let mut creating = pin!(engine.create_volume(first));
+    let created = std::future::poll_fn(|cx| match creating.as_mut().poll(cx) {
+        Poll::Pending => {
+            engine.log().flush_now();
+            creating.as_mut().poll(cx)
+        }
+        ready => ready,
+    });
+    created.await.map(|_| ()).map_err(|error| OpenError::Volume(error.to_string()))
 }
 
 fn held_closed(plan: &Plan) -> Position {

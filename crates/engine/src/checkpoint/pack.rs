@@ -21,7 +21,7 @@ use tarn_vfs::CompressionSetting;
 use super::collect::Due;
 use super::{CheckpointError, Keeper, Turn};
 use crate::key::Key;
-use crate::segments::Family;
+use crate::records::Family;
 
 /// PUTs at once.
 const PUTS_MAX: usize = 4;

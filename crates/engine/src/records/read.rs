@@ -13,9 +13,9 @@ use tarn_meta::MetaError;
 use tarn_store::StoreError;
 use tarn_vfs::Errno;
 
-use super::flight::{Board, Name};
 use crate::core::Core;
 use crate::key::Key;
+use crate::segments::flight::{Board, Name};
 
 /// Bytes between two records that are read along rather than asked for apart.
 const GAP_MAX: u64 = 64 << 10;
