@@ -1,0 +1,74 @@
+//! The figures that Tarn's speed is judged from, as one table.
+//!
+//! - Everything of one operation is measured in turns, so servers meet the same machine.
+//! - Durability of each side stands beside the figures, since a flush is what most of them cost.
+
+use crate::Outcome;
+use crate::compare::{Rounds, Row, Shape, compare};
+use crate::load::{Operation, Site};
+use crate::measure::disk::Disk;
+use crate::measure::machine;
+use crate::report;
+
+/// What is measured, in the order of the table.
+pub const SHAPES: &[(Operation, usize, usize)] = &[
+    (Operation::Getattr, 1, 1),
+    (Operation::Getattr, 8, 16),
+    (Operation::Lookup, 8, 16),
+    (Operation::Access, 8, 16),
+    (Operation::Read4k, 8, 16),
+    (Operation::Write4kFilesync, 1, 1),
+    (Operation::Write4kFilesync, 1, 16),
+    (Operation::Write4kFilesync, 16, 16),
+    (Operation::Create, 1, 16),
+    (Operation::Create, 4, 16),
+    (Operation::Read1m, 4, 4),
+    (Operation::Write1m, 4, 4),
+];
+
+/// A server takes part where its floor is meant: the null server without a log where nothing must be durable.
+fn takes_part(site: &Site, operation: Operation) -> bool {
+    match site.target.name.as_str() {
+        "null server" => !operation.is_durable(),
+        "null server with log" => operation.is_durable(),
+        _ => true,
+    }
+}
+
+/// Measures every shape at every site, telling each table as it is there.
+pub fn measure(sites: &mut [Site], rounds: Rounds, tell: &mut dyn FnMut(&[Row])) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (operation, connections, depth) in SHAPES {
+        let shape = Shape { operation: *operation, connections: *connections, depth: *depth };
+        let mut taking: Vec<&mut Site> = sites.iter_mut().filter(|site| takes_part(site, *operation)).collect();
+        let of_shape = compare(&mut taking, shape, rounds)?;
+        tell(&of_shape);
+        rows.extend(of_shape);
+    }
+    Ok(rows)
+}
+
+/// The whole text: how it was measured, what is durable, the table.
+pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows: &[Row]) -> String {
+    let durability: String =
+        sites.iter().map(|site| format!("- {}: {}\n", site.target.name, site.target.durability)).collect();
+    let pinned = sites.iter().all(|site| site.meter.core.is_some());
+    format!(
+        "Machine: {}; load average {:.2} before and {:.2} after, the measurement included.\n\
+         Medians of {} rounds of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
+         {} MiB and ends with the last COMMIT's reply. {}\n\
+         The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
+         over a file written before {:.0} MiB/s.\n\nDurable when the reply leaves:\n\n{durability}\n{}",
+        machine::describe(),
+        loads.0,
+        loads.1,
+        rounds.count,
+        rounds.length.as_secs_f64(),
+        rounds.warm_up.as_secs_f64(),
+        rounds.bytes >> 20,
+        if pinned { "Servers on one core, the generator on another." } else { "Nothing was pinned." },
+        disk.flush.as_secs_f64() * 1e6,
+        disk.stream / (1 << 20) as f64,
+        report::table(rows),
+    )
+}

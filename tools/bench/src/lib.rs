@@ -1,0 +1,23 @@
+//! Measures NFSv3 servers beside each other.
+//!
+//! - [`load`]: a closed loop of calls over several connections, every reply checked; one wrong reply voids a run.
+//! - [`null`]: a server that only frames and answers, with or without a log: the floor beside every figure.
+//! - [`measure`]: processor time of a server, cores, the disk alone, the machine.
+//! - [`servers`]: starts Tarn, the null server and NFS-Ganesha, each pinned, and ends them.
+//! - [`compare`]: several servers in turns, medians, and medians of paired ratios.
+//! - [`figures`]: the table of `docs/performance.md`.
+//! - It shares no code with the server it measures.
+
+pub mod compare;
+pub mod content;
+pub mod figures;
+pub mod load;
+pub mod measure;
+pub mod null;
+pub mod report;
+pub mod servers;
+pub mod stream;
+pub mod target;
+
+/// Whatever fails ends the measurement with its text: a figure beside a failure is worth nothing.
+pub type Outcome<T> = Result<T, String>;

@@ -1,0 +1,13 @@
+//! The load generator: one thread, a closed loop over several connections.
+//!
+//! - [`run`]: the loop. [`wire`]: calls and replies as bytes. [`jobs`]: what is called and how a reply is judged.
+//! - [`site`]: the directory on a server that a measurement works in, made and removed by it.
+
+pub mod jobs;
+pub mod run;
+pub mod site;
+pub mod wire;
+
+pub use jobs::Operation;
+pub use run::{Length, Plan, Run};
+pub use site::Site;

@@ -1,0 +1,217 @@
+//! The closed loop: so many connections, so many calls in flight on each; a reply is answered by the next call.
+//!
+//! - One thread, edge-triggered epoll: all replies of one read are judged, their successors go out in one write.
+//! - Whatever is wrong - a status, a short reply, other bytes, a closed connection, silence - ends the run.
+//! - What is counted came between the two samples of the processor's time; calls in flight at the end are waited for
+//!   and judged, not counted.
+
+use crate::Outcome;
+use crate::load::jobs::Job;
+use crate::load::wire::Reply;
+use crate::measure::{Meter, Sample};
+use crate::stream::Stream;
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A server that says nothing for so long is taken for dead.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Calls in flight on one connection are told apart by the low bits of their numbers.
+const DEPTH_BITS: u32 = 8;
+/// Most calls in flight on a connection.
+pub const DEPTH_MAX: usize = 1 << DEPTH_BITS;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    Time(Duration),
+    Calls(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub connections: usize,
+    /// Calls in flight on each connection, at most [`DEPTH_MAX`].
+    pub depth: usize,
+    /// Before anything is counted. Not used where calls are counted.
+    pub warm_up: Duration,
+    pub length: Length,
+}
+
+/// What was seen between two samples.
+pub struct Run {
+    pub calls: u64,
+    pub elapsed: Duration,
+    /// Nanoseconds from a call's write to its reply.
+    pub latency: Histogram<u64>,
+    /// What the server took meanwhile.
+    pub spent: Sample,
+}
+
+#[derive(Clone)]
+struct Slot {
+    token: u64,
+    sent: Instant,
+    xid: u32,
+    busy: bool,
+}
+
+struct Flight {
+    stream: Stream,
+    slots: Vec<Slot>,
+    count: u32,
+}
+
+struct Loop<'a> {
+    plan: Plan,
+    job: &'a mut dyn Job,
+    meter: &'a Meter,
+    flights: Vec<Flight>,
+    epoll: OwnedFd,
+    issued: u64,
+    in_flight: usize,
+    latency: Histogram<u64>,
+    calls: u64,
+    /// When counting began, and the sample of that moment.
+    began: Option<(Instant, Sample)>,
+    ended: Option<(Instant, Sample)>,
+}
+
+/// Runs `job` against the server at `address`.
+pub fn run(address: SocketAddr, plan: Plan, job: &mut dyn Job, meter: &Meter) -> Outcome<Run> {
+    let mut state = Loop::new(address, plan, job, meter)?;
+    let started = Instant::now();
+    if matches!(plan.length, Length::Calls(_)) {
+        state.began = Some((started, meter.sample()?));
+    }
+    for connection in 0..plan.connections {
+        for slot in 0..plan.depth {
+            state.issue(connection, slot, started);
+        }
+        state.flush(connection)?;
+    }
+    state.until_done(started)?;
+    let (Some((began, before)), Some((ended, after))) = (state.began, state.ended) else {
+        return Err("a run ended before it was measured".to_owned());
+    };
+    Ok(Run { calls: state.calls, elapsed: ended - began, latency: state.latency, spent: after.since(&before) })
+}
+
+impl<'a> Loop<'a> {
+    fn new(address: SocketAddr, plan: Plan, job: &'a mut dyn Job, meter: &'a Meter) -> Outcome<Loop<'a>> {
+        if plan.connections == 0 || plan.depth == 0 || plan.depth > DEPTH_MAX {
+            return Err(format!("connections and depth begin at 1, the depth ends at {DEPTH_MAX}"));
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("epoll: {error}"))?;
+        let now = Instant::now();
+        let mut flights = Vec::new();
+        for index in 0..plan.connections {
+            let socket = TcpStream::connect_timeout(&address, Duration::from_secs(10));
+            let stream = socket.and_then(Stream::new).map_err(|error| format!("{address}: {error}"))?;
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+            epoll::add(&epoll, &stream.socket, epoll::EventData::new_u64(index as u64), flags)
+                .map_err(|error| format!("epoll: {error}"))?;
+            let slots = vec![Slot { token: 0, sent: now, xid: 0, busy: false }; plan.depth];
+            // Remembered replies of an earlier connection must not be met.
+            let count = std::process::id().wrapping_mul(7919).wrapping_add((index as u32) << 16);
+            flights.push(Flight { stream, slots, count });
+        }
+        let latency = Histogram::new_with_bounds(100, 100_000_000_000, 3).map_err(|error| error.to_string())?;
+        let (issued, in_flight, calls) = (0, 0, 0);
+        Ok(Loop { plan, job, meter, flights, epoll, issued, in_flight, latency, calls, began: None, ended: None })
+    }
+
+    fn until_done(&mut self, started: Instant) -> Outcome<()> {
+        let mut events = Vec::with_capacity(self.plan.connections.max(8));
+        let silence = Timespec { tv_sec: SILENCE_MAX.as_secs() as i64, tv_nsec: 0 };
+        while self.in_flight > 0 {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&silence)) {
+                Ok(0) => return Err(format!("the server was silent for {} s", SILENCE_MAX.as_secs())),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(format!("epoll: {error}")),
+            }
+            for event in events.drain(..) {
+                let connection = event.data.u64() as usize;
+                self.receive(connection)?;
+                self.flush(connection)?;
+            }
+            self.pass_time(started)?;
+        }
+        Ok(())
+    }
+
+    /// Begins and ends counting when it is time.
+    fn pass_time(&mut self, started: Instant) -> Outcome<()> {
+        let now = Instant::now();
+        match (self.plan.length, &self.began, &self.ended) {
+            (Length::Time(_), None, _) if now - started >= self.plan.warm_up => {
+                self.began = Some((now, self.meter.sample()?));
+            }
+            (Length::Time(length), Some((began, _)), None) if now - *began >= length => {
+                self.ended = Some((now, self.meter.sample()?));
+            }
+            (Length::Calls(_), Some(_), None) if self.in_flight == 0 => {
+                self.ended = Some((now, self.meter.sample()?));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, connection: usize) -> Outcome<()> {
+        loop {
+            let more = self.flights[connection].stream.fill().map_err(|error| error.to_string())?;
+            let now = Instant::now();
+            while let Some(slot) = self.take_reply(connection, now)? {
+                self.issue(connection, slot, now);
+            }
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The slot that the next whole reply frees.
+    fn take_reply(&mut self, connection: usize, now: Instant) -> Outcome<Option<usize>> {
+        let flight = &mut self.flights[connection];
+        let Some(record) = flight.stream.input.next_record().map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
+        let mut reply = Reply(record);
+        let xid = reply.accepted()?;
+        let index = xid as usize % DEPTH_MAX;
+        let slot = flight.slots.get_mut(index).filter(|slot| slot.busy && slot.xid == xid);
+        let slot = slot.ok_or("a reply to a call that was not made")?;
+        slot.busy = false;
+        self.job.judge(slot.token, reply)?;
+        self.in_flight -= 1;
+        if self.began.is_some() && self.ended.is_none() {
+            self.calls += 1;
+            self.latency.saturating_record((now - slot.sent).as_nanos() as u64);
+        }
+        Ok(Some(index))
+    }
+
+    fn issue(&mut self, connection: usize, slot: usize, now: Instant) {
+        let over = match self.plan.length {
+            Length::Time(_) => self.ended.is_some(),
+            Length::Calls(calls) => self.issued == calls,
+        };
+        if over {
+            return;
+        }
+        let flight = &mut self.flights[connection];
+        flight.count = flight.count.wrapping_add(1);
+        let xid = flight.count << DEPTH_BITS | slot as u32;
+        let token = self.job.call(connection, xid, flight.stream.output.tail());
+        flight.slots[slot] = Slot { token, sent: now, xid, busy: true };
+        self.issued += 1;
+        self.in_flight += 1;
+    }
+
+    fn flush(&mut self, connection: usize) -> Outcome<()> {
+        self.flights[connection].stream.flush().map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,204 @@
+//! The directory on a server that a measurement works in.
+//!
+//! - Everything is made below one directory with a fresh name; [`Site::remove`] takes all of it away again.
+//! - What an operation needs is made before it is measured, and counts for nothing.
+
+use crate::Outcome;
+use crate::content;
+use crate::load::jobs::{File, Look, Names, Operation, Read, Write};
+use crate::load::run::{Length, Plan, Run, run};
+use crate::measure::Meter;
+use crate::target::Target;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tarn_nfsclient::client::How;
+use tarn_nfsclient::{Client, Credentials, Handle, Stable};
+
+/// Files that GETATTR, LOOKUP and ACCESS go round.
+const FILES: usize = 256;
+/// Size of the file that is read: more than the processor's caches, less than any server's.
+const READ_BYTES: u64 = 64 << 20;
+/// Size of a file that is overwritten in small pieces.
+const SMALL_BYTES: u64 = 4 << 20;
+const MIB: u64 = 1 << 20;
+
+pub struct Site {
+    pub target: Target,
+    pub meter: Meter,
+    client: Client,
+    root: Handle,
+    name: String,
+    directory: Handle,
+    files: Vec<File>,
+    big: Option<Handle>,
+    /// Files of small and of large writes, one for each connection, and their sizes.
+    small: Vec<Handle>,
+    large: (Vec<Handle>, u64),
+    /// Names in the directory, so that it can be emptied.
+    names: Vec<String>,
+    stamp: u64,
+    made: u64,
+}
+
+fn told<T>(what: &str, result: tarn_nfsclient::Result<T>) -> Outcome<T> {
+    result.map_err(|error| format!("{what}: {error}"))
+}
+
+/// The export's root.
+pub fn mount(target: &Target) -> Outcome<Handle> {
+    let number = target.address.port().into();
+    let mut client = Client::new(target.mount, Credentials::root(), number, Duration::from_secs(20));
+    told(&format!("mount {} of {}", target.export, target.name), client.mount(&target.export))
+}
+
+impl Site {
+    pub fn prepare(target: Target) -> Outcome<Site> {
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let first = content::mix(seed) as u32;
+        let mut client = Client::new(target.address, Credentials::root(), first, Duration::from_secs(60));
+        let root = mount(&target)?;
+        let name = format!("tarn-bench-{:08x}", first);
+        let directory = told("mkdir", client.mkdir(&root, name.as_bytes(), 0o755))?;
+        let meter = Meter { pid: target.pid, core: target.core };
+        let mut site = Site {
+            target,
+            meter,
+            client,
+            root,
+            name,
+            directory,
+            files: Vec::new(),
+            big: None,
+            small: Vec::new(),
+            large: (Vec::new(), 0),
+            names: Vec::new(),
+            stamp: seed,
+            made: 0,
+        };
+        for index in 0..FILES {
+            let name = format!("set-{index:05}");
+            let handle = site.create(&name)?;
+            let number = told("getattr", site.client.getattr(&handle))?.fileid;
+            site.files.push(File { name, handle, number });
+        }
+        Ok(site)
+    }
+
+    /// Repeats `operation` and says what was seen. `bytes` is how much a round of large writes moves.
+    pub fn measure(&mut self, operation: Operation, plan: Plan, bytes: u64) -> Outcome<Run> {
+        let result = match operation {
+            Operation::Getattr | Operation::Lookup | Operation::Access => {
+                let mut job = Look::new(operation, &self.directory, &self.files);
+                run(self.target.address, plan, &mut job, &self.meter)
+            }
+            Operation::Read4k => self.read(plan, 4096),
+            Operation::Read1m => self.read(plan, content::PERIOD),
+            Operation::Write4kFilesync => self.write_small(plan, Stable::FileSync),
+            Operation::Write4kUnstable => self.write_small(plan, Stable::Unstable),
+            Operation::Create => self.create_many(plan),
+            Operation::Write1m => self.write_large(plan, bytes),
+        };
+        result.map_err(|error| format!("{} at {}: {error}", operation.name(), self.target.name))
+    }
+
+    fn create(&mut self, name: &str) -> Outcome<Handle> {
+        let handle = told("create", self.client.create(&self.directory, name.as_bytes(), How::Guarded))?;
+        self.names.push(name.to_owned());
+        Ok(handle)
+    }
+
+    /// Makes a file of content, on the medium.
+    fn fill(&mut self, name: &str, bytes: u64) -> Outcome<Handle> {
+        let handle = self.create(name)?;
+        for offset in (0..bytes).step_by(content::PERIOD) {
+            let data = content::at(offset, content::PERIOD);
+            let mut done = 0;
+            while done < data.len() {
+                let written = self.client.write(&handle, offset + done as u64, &data[done..], Stable::Unstable);
+                done += told("write", written)?.count as usize;
+            }
+        }
+        told("commit", self.client.commit(&handle))?;
+        Ok(handle)
+    }
+
+    fn read(&mut self, plan: Plan, size: usize) -> Outcome<Run> {
+        let big = match self.big.take() {
+            Some(big) => big,
+            None => self.fill("read", READ_BYTES)?,
+        };
+        let mut job = Read::new(&big, READ_BYTES, size);
+        self.big = Some(big);
+        run(self.target.address, plan, &mut job, &self.meter)
+    }
+
+    fn write_small(&mut self, plan: Plan, stable: Stable) -> Outcome<Run> {
+        while self.small.len() < plan.connections {
+            let file = self.fill(&format!("small-{}", self.small.len()), SMALL_BYTES)?;
+            self.small.push(file);
+        }
+        let stamp = self.stamp();
+        let files = &self.small[..plan.connections];
+        let mut job = Write::new(files, SMALL_BYTES, 4096, stable, stamp);
+        let result = run(self.target.address, plan, &mut job, &self.meter)?;
+        for file in &self.small[..plan.connections] {
+            told("commit", self.client.commit(file))?;
+        }
+        Ok(result)
+    }
+
+    /// Writes `bytes` over all connections and commits them; the commits belong to what is measured.
+    fn write_large(&mut self, plan: Plan, bytes: u64) -> Outcome<Run> {
+        let share = (bytes / plan.connections as u64 / MIB).max(1) * MIB;
+        if self.large.1 < share {
+            self.large = (Vec::new(), share);
+        }
+        while self.large.0.len() < plan.connections {
+            let file = self.fill(&format!("large-{share}-{}", self.large.0.len()), share)?;
+            self.large.0.push(file);
+        }
+        let files = self.large.0[..plan.connections].to_vec();
+        let mut job = Write::new(&files, share, content::PERIOD, Stable::Unstable, self.stamp());
+        let length = Length::Calls(share / MIB * plan.connections as u64);
+        let before = self.meter.sample()?;
+        let started = Instant::now();
+        let mut result = run(self.target.address, Plan { length, ..plan }, &mut job, &self.meter)?;
+        for file in &files {
+            told("commit", self.client.commit(file))?;
+        }
+        result.elapsed = started.elapsed();
+        result.spent = self.meter.sample()?.since(&before);
+        Ok(result)
+    }
+
+    /// Creates in a directory of its own, and removes what was made.
+    fn create_many(&mut self, plan: Plan) -> Outcome<Run> {
+        self.made += 1;
+        let name = format!("made-{}", self.made);
+        let directory = told("mkdir", self.client.mkdir(&self.directory, name.as_bytes(), 0o755))?;
+        let mut job = Names::create(&directory, 0);
+        let result = run(self.target.address, plan, &mut job, &self.meter);
+        let count = job.next;
+        let length = Length::Calls(count);
+        let mut job = Names::remove(&directory, 0);
+        let sweep = Plan { connections: plan.connections.min(4), depth: 16, length, ..plan };
+        // A failed run has been told already; what it left is removed as far as it goes.
+        let swept = run(self.target.address, sweep, &mut job, &self.meter);
+        let result = result?;
+        swept.map_err(|error| format!("removing what was created: {error}"))?;
+        told("rmdir", self.client.rmdir(&self.directory, name.as_bytes()))?;
+        Ok(result)
+    }
+
+    fn stamp(&mut self) -> u64 {
+        self.stamp = self.stamp.wrapping_add(1 << 40);
+        self.stamp
+    }
+
+    /// Takes away everything that was made.
+    pub fn remove(mut self) -> Outcome<()> {
+        for name in std::mem::take(&mut self.names) {
+            told("remove", self.client.remove(&self.directory, name.as_bytes()))?;
+        }
+        told("rmdir", self.client.rmdir(&self.root, self.name.as_bytes()))
+    }
+}

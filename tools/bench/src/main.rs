@@ -1,0 +1,268 @@
+//! `tarn-bench`: measures NFSv3 servers beside each other.
+
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tarn_bench::compare::{Rounds, Shape, compare};
+use tarn_bench::load::{Operation, Site};
+use tarn_bench::measure::{cpu, disk, machine};
+use tarn_bench::servers::{Place, Server, ganesha, null, space, tarn};
+use tarn_bench::target::Target;
+use tarn_bench::{Outcome, figures, report};
+
+#[derive(Parser)]
+#[command(name = "tarn-bench", about = "Measures NFSv3 servers beside each other")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Repeat calls in a closed loop at one or several servers, in turns
+    Meta(Meta),
+    /// Serve canned answers: the floor beside every figure
+    NullServer {
+        #[arg(long, default_value = "127.0.0.1:20490")]
+        listen: SocketAddr,
+        /// Write what must be durable to this file, with group commit
+        #[arg(long, value_name = "FILE")]
+        wal: Option<PathBuf>,
+    },
+    /// Start the servers and hold them until this program is ended
+    Hold(Servers),
+    /// Measure what Tarn's speed is judged from, beside NFS-Ganesha and the null server
+    StartFigures {
+        #[command(flatten)]
+        servers: Servers,
+        #[command(flatten)]
+        how: How,
+        /// The document that the table is written into, between its markers
+        #[arg(long, value_name = "FILE")]
+        document: Option<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+struct Meta {
+    /// A server that runs: nfs://HOST:PORT/PATH[?mountport=N], or NAME=nfs://...; the first is what others are held
+    /// against
+    #[arg(long)]
+    target: Vec<String>,
+    /// The process of each target, in order [default: whoever listens at its port on this machine]
+    #[arg(long)]
+    server_pid: Vec<u32>,
+    #[arg(long, value_delimiter = ',', default_value = "getattr")]
+    operation: Vec<Operation>,
+    /// Connections x calls in flight on each
+    #[arg(long, value_delimiter = ',', default_value = "8x16", value_parser = shape)]
+    shape: Vec<(usize, usize)>,
+    #[command(flatten)]
+    servers: Servers,
+    #[command(flatten)]
+    how: How,
+    #[arg(long)]
+    json: bool,
+}
+
+/// Servers to start.
+#[derive(Args)]
+struct Servers {
+    /// Start Tarn from this binary
+    #[arg(long, value_name = "BINARY")]
+    tarn: Option<PathBuf>,
+    /// Start NFS-Ganesha (root; in a network of its own)
+    #[arg(long, value_delimiter = ',')]
+    ganesha: Vec<ganesha::Variant>,
+    /// Start the null server
+    #[arg(long)]
+    null: bool,
+    /// Start the null server with a log
+    #[arg(long)]
+    null_wal: bool,
+    /// The core of servers that are started
+    #[arg(long, value_name = "CORE")]
+    pin_server: Option<usize>,
+    /// The core of the generator
+    #[arg(long, value_name = "CORE")]
+    pin_client: Option<usize>,
+    /// Where a directory for the servers' files is made, and removed at the end: a disk, not memory
+    #[arg(long, default_value = "/var/tmp")]
+    directory: PathBuf,
+}
+
+#[derive(Args, Clone, Copy)]
+struct How {
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    #[arg(long, default_value_t = 0.3)]
+    warm_up: f64,
+    /// What a round of 1 MiB writes moves
+    #[arg(long, default_value_t = 512)]
+    write_mib: u64,
+}
+
+impl How {
+    fn rounds(self) -> Rounds {
+        Rounds {
+            count: self.rounds.max(1),
+            warm_up: Duration::from_secs_f64(self.warm_up.clamp(0.0, 3600.0)),
+            length: Duration::from_secs_f64(self.seconds.clamp(0.01, 3600.0)),
+            bytes: self.write_mib << 20,
+        }
+    }
+}
+
+fn shape(text: &str) -> Result<(usize, usize), String> {
+    let (connections, depth) = text.split_once('x').ok_or("not CONNECTIONSxDEPTH")?;
+    let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
+    Ok((number(connections)?, number(depth)?))
+}
+
+/// The servers that run, and the directory that goes with them. They end first.
+struct Running {
+    servers: Vec<Server>,
+    directory: Option<PathBuf>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.servers.clear();
+        if let Some(directory) = &self.directory {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+impl Running {
+    fn targets(&self) -> impl Iterator<Item = Target> {
+        self.servers.iter().filter_map(|server| server.target.clone())
+    }
+
+    fn directory(&self) -> &Path {
+        self.directory.as_deref().unwrap_or(Path::new("."))
+    }
+}
+
+impl Servers {
+    /// Starts what was asked for; Tarn first.
+    fn start(&self) -> Outcome<Running> {
+        if !self.ganesha.is_empty() {
+            space::enter()?;
+        }
+        let directory = self.directory.join(format!("tarn-bench-{}", std::process::id()));
+        std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let place = Place { directory: directory.clone(), core: self.pin_server };
+        let mut running = Running { servers: Vec::new(), directory: Some(directory) };
+        if let Some(binary) = &self.tarn {
+            running.servers.push(tarn::start(&place, binary, 21049)?);
+        }
+        if !self.ganesha.is_empty() {
+            running.servers.push(ganesha::port_mapper(&place)?);
+        }
+        for variant in &self.ganesha {
+            let port = 22049 + 10 * *variant as u16;
+            running.servers.push(ganesha::start(&place, *variant, port)?);
+        }
+        if self.null {
+            running.servers.push(null::start(&place, 23049, false)?);
+        }
+        if self.null_wal {
+            running.servers.push(null::start(&place, 23059, true)?);
+        }
+        if let Some(core) = self.pin_client {
+            cpu::pin(core)?;
+        }
+        Ok(running)
+    }
+}
+
+/// Takes the sites' directories away, whatever came of the measurement.
+fn clean(sites: Vec<Site>) -> Outcome<()> {
+    sites.into_iter().try_for_each(Site::remove)
+}
+
+fn meta(arguments: &Meta) -> Outcome<()> {
+    let running = arguments.servers.start()?;
+    let mut targets: Vec<Target> = running.targets().collect();
+    for (index, text) in arguments.target.iter().enumerate() {
+        let mut target = Target::parse(text)?;
+        target.pid = arguments.server_pid.get(index).copied().or_else(|| cpu::listener(target.address));
+        target.core = arguments.servers.pin_server;
+        targets.insert(index, target);
+    }
+    if targets.is_empty() {
+        return Err("nothing to measure: give --target, --tarn, --ganesha, --null or --null-wal".to_owned());
+    }
+    let mut sites = targets.into_iter().map(Site::prepare).collect::<Outcome<Vec<Site>>>()?;
+    let measured = meta_rows(arguments, &mut sites);
+    for site in &sites {
+        println!("{}: durable: {}", site.target.name, site.target.durability);
+    }
+    println!("load average {:.2}", machine::load_average());
+    measured.and(clean(sites))
+}
+
+fn meta_rows(arguments: &Meta, sites: &mut [Site]) -> Outcome<()> {
+    let mut rows = Vec::new();
+    for operation in &arguments.operation {
+        for (connections, depth) in &arguments.shape {
+            let shape = Shape { operation: *operation, connections: *connections, depth: *depth };
+            let mut all: Vec<&mut Site> = sites.iter_mut().collect();
+            rows.extend(compare(&mut all, shape, arguments.how.rounds())?);
+        }
+    }
+    println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
+    Ok(())
+}
+
+fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcome<()> {
+    let before = machine::load_average();
+    let running = servers.start()?;
+    let disk = disk::measure(running.directory())?;
+    let mut sites = running.targets().map(Site::prepare).collect::<Outcome<Vec<Site>>>()?;
+    let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
+    let loads = (before, machine::load_average());
+    let text = measured.map(|rows| figures::text(&sites, how.rounds(), &disk, loads, &rows));
+    clean(sites)?;
+    let text = text?;
+    println!("{text}");
+    if let Some(path) = document {
+        let failed = |error| format!("{}: {error}", path.display());
+        let old = std::fs::read_to_string(path).map_err(failed)?;
+        std::fs::write(path, report::replace(&old, &text)?).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn hold(servers: &Servers) -> Outcome<()> {
+    let running = servers.start()?;
+    for target in running.targets() {
+        let Target { name, address, mount, export, pid, .. } = target;
+        println!("{name}=nfs://{address}{export}?mountport={} (process {})", mount.port(), pid.unwrap_or(0));
+    }
+    println!("enter their network with: nsenter --net --target {}", std::process::id());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
+        Command::Meta(arguments) => meta(&arguments),
+        Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
+        Command::Hold(servers) => hold(&servers),
+        Command::StartFigures { servers, how, document } => start_figures(&servers, how, document.as_deref()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tarn-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What is measured beside the calls: processor time, cores, the disk alone, the machine.
+
+pub mod cpu;
+pub mod disk;
+pub mod machine;
+
+pub use cpu::{Meter, Sample};

@@ -1,0 +1,24 @@
+//! Tarn: a given binary, with everything below the measurement's directory.
+
+use super::{Place, Server};
+use crate::Outcome;
+use crate::target::Target;
+use std::path::Path;
+
+/// The log is large enough that a measurement's checkpoints come from its age, as they usually do.
+const SETTINGS: &str = "[log]\nsize = \"4GiB\"\n";
+
+/// Starts `tarn serve` on the port, its log, state and objects on the disk of the place.
+pub fn start(place: &Place, binary: &Path, port: u16) -> Outcome<Server> {
+    let settings = place.directory.join("tarn.toml");
+    // As many serving threads as it may use cores.
+    let cores = if place.core.is_some() { "[nfs]\ncores = 1\n" } else { "" };
+    std::fs::write(&settings, format!("{SETTINGS}{cores}"))
+        .map_err(|error| format!("{}: {error}", settings.display()))?;
+    let (data, address) = (place.text("tarn-data"), format!("127.0.0.1:{port}"));
+    let arguments = ["serve", "--data", &data, "--nfs", &address, "--config", &settings.display().to_string()];
+    let server = place.start("tarn", binary, &arguments)?;
+    let mut target = Target::parse(&format!("Tarn=nfs://{address}/vol"))?;
+    target.durability = "FILE_SYNC, CREATE and COMMIT: in the log, fdatasync; objects in a local directory".to_owned();
+    server.ready(target, place)
+}

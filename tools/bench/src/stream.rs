@@ -1,0 +1,213 @@
+//! One non-blocking connection that carries records (RFC 5531, 11): what has come, what is to go.
+//!
+//! - Nothing is allocated per record in steady state.
+//! - File content goes out from where it lies, without a copy: the null server is a floor.
+
+use crate::content;
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, IoSlice, Read, Result, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+
+/// Longest record that is taken: 1 MiB of data and a generous rest.
+const RECORD_BYTES_MAX: usize = 4 << 20;
+/// Bytes asked for at once, beyond what the present record still needs.
+const READ_AHEAD: usize = 256 << 10;
+/// The mark of a record's last fragment.
+pub const LAST: u32 = 0x8000_0000;
+
+pub struct Stream {
+    pub socket: TcpStream,
+    pub input: Input,
+    pub output: Output,
+}
+
+impl Stream {
+    pub fn new(socket: TcpStream) -> Result<Stream> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        Ok(Stream { socket, input: Input::new(), output: Output::default() })
+    }
+
+    /// Reads once. True if there may be more.
+    pub fn fill(&mut self) -> Result<bool> {
+        self.input.fill(&self.socket)
+    }
+
+    /// Writes what the socket takes.
+    pub fn flush(&mut self) -> Result<()> {
+        self.output.flush(&self.socket)
+    }
+}
+
+/// Bytes that came; those before `start` have been looked at.
+pub struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new() -> Input {
+        Input { bytes: vec![0; READ_AHEAD], start: 0, end: 0 }
+    }
+
+    fn fill(&mut self, mut socket: &TcpStream) -> Result<bool> {
+        self.make_room();
+        let space = &mut self.bytes[self.end..];
+        let room = space.len();
+        match socket.read(space) {
+            Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
+            Ok(read) => {
+                self.end += read;
+                Ok(read == room)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Room for the rest of the record that has begun, and a good read.
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        let record = self.mark().map_or(0, |mark| 4 + (mark & !LAST) as usize).min(RECORD_BYTES_MAX);
+        if self.start + record + READ_AHEAD / 4 > self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let wanted = record + READ_AHEAD;
+            if wanted > self.bytes.len() {
+                self.bytes.resize(wanted, 0);
+            }
+        }
+    }
+
+    fn mark(&self) -> Option<u32> {
+        let mark = self.bytes[self.start..self.end].first_chunk::<4>()?;
+        Some(u32::from_be_bytes(*mark))
+    }
+
+    /// The next whole record, without its mark.
+    pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        let Some(mark) = self.mark() else { return Ok(None) };
+        let size = (mark & !LAST) as usize;
+        if mark & LAST == 0 || size > RECORD_BYTES_MAX {
+            return Err(Error::new(ErrorKind::InvalidData, "a record is too long or in several fragments"));
+        }
+        if self.end - self.start < 4 + size {
+            return Ok(None);
+        }
+        let from = self.start + 4;
+        self.start = from + size;
+        Ok(Some(&self.bytes[from..from + size]))
+    }
+}
+
+enum Piece {
+    Own(Vec<u8>),
+    /// A range of [`content::content`].
+    Content(Range<usize>),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Own(bytes) => bytes,
+            Piece::Content(range) => &content::content()[range.clone()],
+        }
+    }
+}
+
+/// Bytes to go, in order.
+#[derive(Default)]
+pub struct Output {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that are gone already.
+    gone: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Output {
+    /// Where the next bytes are appended.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.pieces.back(), Some(Piece::Own(_))) {
+            self.pieces.push_back(Piece::Own(self.spare.pop().unwrap_or_default()));
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Own(bytes)) => bytes,
+            _ => unreachable!("the last piece was made an own one above"),
+        }
+    }
+
+    /// Appends `size` bytes of file content as they stand at `offset`; at most [`content::PERIOD`].
+    pub fn content(&mut self, offset: u64, size: usize) {
+        let from = (offset % content::PERIOD as u64) as usize;
+        self.pieces.push_back(Piece::Content(from..from + size.min(content::PERIOD)));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn flush(&mut self, mut socket: &TcpStream) -> Result<()> {
+        while !self.pieces.is_empty() {
+            let mut slices: [IoSlice; 32] = std::array::from_fn(|_| IoSlice::new(&[]));
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+                *slice = IoSlice::new(&piece.bytes()[if count == 0 { self.gone } else { 0 }..]);
+                count += 1;
+            }
+            match socket.write_vectored(&slices[..count]) {
+                Ok(written) => self.forget(written),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, written: usize) {
+        self.gone += written;
+        while let Some(first) = self.pieces.front() {
+            let size = first.bytes().len();
+            if self.gone < size {
+                return;
+            }
+            self.gone -= size;
+            if let Some(Piece::Own(mut bytes)) = self.pieces.pop_front() {
+                bytes.clear();
+                self.spare.push(bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn records_pass_whole_however_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = Stream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        let mut receiver = Stream::new(listener.accept().unwrap().0).unwrap();
+        let sizes = [0, 1, 4096, content::PERIOD, 3, content::PERIOD];
+        for size in sizes {
+            sender.output.tail().extend_from_slice(&(size as u32 | LAST).to_be_bytes());
+            sender.output.content(7, size);
+        }
+        let mut got = Vec::new();
+        while got.len() < sizes.len() {
+            sender.flush().unwrap();
+            receiver.fill().unwrap();
+            while let Some(record) = receiver.input.next_record().unwrap() {
+                assert_eq!(record, content::at(7, record.len()));
+                got.push(record.len());
+            }
+        }
+        assert_eq!(got, sizes);
+        assert!(sender.output.is_empty());
+    }
+}
