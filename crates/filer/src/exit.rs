@@ -35,8 +35,8 @@ pub enum Stop {
     PathNotPermitted { path: PathBuf, flag: &'static str },
     #[error("another tarn (process {pid}) serves {path}; stop it first, or choose another directory with --data")]
     SecondServer { path: PathBuf, pid: String },
-    #[error("{path} was written by a newer tarn (format {found}, this one knows {known}); use that version")]
-    NewerFormat { path: PathBuf, found: String, known: String },
+    #[error("{path} was written by a newer tarn (format {found}); use that version or a later one")]
+    NewerFormat { path: PathBuf, found: String },
     #[error(
         "the log may not be on {kind} ({path}): it would not survive a power loss; choose a local disk with --log, or accept the loss with --unsafe-log"
     )]

@@ -126,9 +126,7 @@ fn check_format(data: &Path) -> Outcome<()> {
     };
     match text.trim().strip_prefix(FORMAT_WORDS).and_then(|number| number.parse::<u32>().ok()) {
         Some(FORMAT) => Ok(()),
-        Some(found) if found > FORMAT => {
-            Err(Stop::NewerFormat { path: data.to_path_buf(), found: found.to_string(), known: FORMAT.to_string() })
-        }
+        Some(found) if found > FORMAT => Err(Stop::NewerFormat { path: data.to_path_buf(), found: found.to_string() }),
         _ => Err(Stop::PathUnusable {
             path,
             reason: "it does not say which format; choose another directory with --data".to_owned(),

@@ -81,11 +81,7 @@ impl Hint {
         let hint: Hint = serde_json::from_slice(&bytes)
             .map_err(|error| failed(format!("object {NAME} is damaged ({error}); restore it, or remove it")))?;
         if hint.format > FORMAT {
-            return Err(Stop::NewerFormat {
-                path: format!("{shown}/{NAME}").into(),
-                found: hint.format.to_string(),
-                known: FORMAT.to_string(),
-            });
+            return Err(Stop::NewerFormat { path: format!("{shown}/{NAME}").into(), found: hint.format.to_string() });
         }
         Ok(Some(hint))
     }

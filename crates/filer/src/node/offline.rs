@@ -66,9 +66,7 @@ pub fn log_stop(settings: &Settings, error: &LogError) -> Stop {
     let path = parts::log_path(settings);
     match error {
         LogError::WrongKey { .. } => Stop::KeyWrong { source_of_key: settings.key_path().display().to_string() },
-        LogError::Newer { version, .. } => {
-            Stop::NewerFormat { path, found: version.to_string(), known: "an older one".to_owned() }
-        }
+        LogError::Newer { version, .. } => Stop::NewerFormat { path, found: version.to_string() },
         LogError::Damaged { .. } => Stop::LogDamaged { path, reason: error.to_string() },
         other => Stop::PathUnusable { path, reason: other.to_string() },
     }

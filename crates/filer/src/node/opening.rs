@@ -125,11 +125,9 @@ pub fn stop(settings: &Settings, found: &Found, error: &OpenError) -> Stop {
     let reason = error.to_string();
     match error {
         OpenError::WrongKey => Stop::KeyWrong { source_of_key: found.source.clone() },
-        OpenError::Newer(version) => Stop::NewerFormat {
-            path: settings.store.show().into(),
-            found: version.to_string(),
-            known: "an older one".to_owned(),
-        },
+        OpenError::Newer(version) => {
+            Stop::NewerFormat { path: settings.store.show().into(), found: version.to_string() }
+        }
         OpenError::Elsewhere { .. } | OpenError::Taken => Stop::OwnedElsewhere { reason },
         OpenError::ForeignLog | OpenError::StaleLog | OpenError::StoreOlder => {
             Stop::LogForeign { path: parts::log_path(settings), reason }
@@ -141,17 +139,19 @@ pub fn stop(settings: &Settings, found: &Found, error: &OpenError) -> Stop {
     }
 }
 
-/// Refuses a store that needs a log which is not here, before anything is made for it.
+/// Reads the owner record before anything is made: a store that cannot be opened, or that needs a log which is not
+/// here, is refused untouched.
 async fn judge_owner(
     settings: &Settings,
     store: Arc<dyn tarn_store::Store>,
     found: &Found,
     world: &World,
 ) -> Outcome<()> {
-    if settings.take || settings.accept_loss || parts::log_path(settings).exists() {
-        return Ok(());
+    let may_go_on = settings.take || settings.accept_loss || parts::log_path(settings).exists();
+    match tarn_engine::judge_without_log(store, &found.key, world).await {
+        Err(OpenError::Elsewhere { .. }) if may_go_on => Ok(()),
+        judged => judged.map_err(|error| stop(settings, found, &error)),
     }
-    tarn_engine::judge_without_log(store, &found.key, world).await.map_err(|error| stop(settings, found, &error))
 }
 
 fn words(report: &RecoveryReport, created: bool) -> String {
