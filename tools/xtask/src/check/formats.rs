@@ -1,6 +1,7 @@
 //! Every format has its document, and every document its code.
 //!
-//! - A file `format.rs` is named by some document below `docs/format/`; each such document names a file of code.
+//! - A file `format.rs` is named by some document below `docs/format/`, in full or by crate and file; each such document
+//!   names code.
 
 use super::{Finding, Tree};
 
@@ -22,13 +23,19 @@ fn is_format(path: &str) -> bool {
 fn findings(codes: &[&str], documents: &[(&str, String)]) -> Vec<Finding> {
     let undocumented = codes
         .iter()
-        .filter(|code| !documents.iter().any(|(_, text)| text.contains(*code)))
+        .filter(|code| !documents.iter().any(|(_, text)| names(text, code)))
         .map(|code| Finding::new(code, 0, "no document below docs/format/ names this format"));
     let unbound = documents
         .iter()
         .filter(|(path, text)| !path.ends_with("README.md") && !text.contains("crates/"))
         .map(|(path, _)| Finding::new(path, 0, "names no file of code; say which file encodes this"));
     undocumented.chain(unbound).collect()
+}
+
+fn names(text: &str, code: &str) -> bool {
+    let mut parts = code.split("/src/");
+    let (package, file) = (parts.next().unwrap_or(code), parts.next().unwrap_or(code));
+    text.contains(code) || text.contains(&format!("`{package}`")) && text.contains(&format!("`{file}`"))
 }
 
 #[cfg(test)]
@@ -40,6 +47,9 @@ mod tests {
         let documents = [("docs/format/log.md", "`crates/wal/src/format.rs`".to_owned())];
         assert!(findings(&["crates/wal/src/format.rs"], &documents).is_empty());
         assert_eq!(findings(&["crates/data/src/segment/format.rs"], &documents).len(), 1);
+        let by_crate = [("docs/format/log.md", "the code is `crates/wal`: `format.rs` holds".to_owned())];
+        assert!(findings(&["crates/wal/src/format.rs"], &by_crate).is_empty());
+        assert_eq!(findings(&["crates/data/src/format.rs"], &by_crate).len(), 1);
         assert_eq!(findings(&[], &[("docs/format/log.md", "bits".to_owned())]).len(), 1);
     }
 }

@@ -21,6 +21,8 @@ pub struct Arguments {
     /// Install what tests need first (root); then any skip fails
     #[arg(long)]
     install: bool,
+    /// Only these stages: build, tests, check, simulation, clients
+    stages: Vec<String>,
 }
 
 /// Fresh histories in the simulation stage.
@@ -33,10 +35,13 @@ const STAGES: &[(&str, Stage)] = &[
     ("tests", programs::test),
     ("check", checks),
     ("simulation", simulation),
-    ("real clients", clients),
+    ("clients", clients),
 ];
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, String> {
+    if let Some(unknown) = arguments.stages.iter().find(|stage| STAGES.iter().all(|(name, _)| name != stage)) {
+        return Err(format!("no stage is called {unknown}"));
+    }
     let started = Instant::now();
     let mut times = Vec::new();
     let mut tally = Tally::default();
@@ -48,7 +53,8 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Str
         println!("missing: {}", missing.iter().map(|need| need.name).collect::<Vec<_>>().join(", "));
         println!("install with: {}", needs::line(workspace, &missing));
     }
-    for (name, run) in STAGES {
+    let chosen = |name: &str| arguments.stages.is_empty() || arguments.stages.iter().any(|stage| stage == name);
+    for (name, run) in STAGES.iter().filter(|(name, _)| chosen(name)) {
         let ended = stage(name, &mut times, || run(workspace, &mut tally));
         if let Err(problem) = ended {
             println!("FAILED {name}: {problem}");

@@ -72,7 +72,7 @@ impl Journal {
 }
 
 fn file(client: &mut Client, directory: &Handle, number: u64, rank: u8) -> Outcome<()> {
-    let removable = number % 3 == 0;
+    let removable = number.is_multiple_of(3);
     let renamed = found(client, directory, &number.to_string())?;
     let there = match (renamed, rank) {
         (Some(_), 3) => return Err(format!("{number} is back after its removal")),
