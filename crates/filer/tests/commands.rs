@@ -109,3 +109,20 @@ fn a_configuration_is_read_again() {
     assert!(errors.contains("report.level cannot be \"loud\""), "{errors}");
     assert!(errors.contains("the level is debug"), "{errors}");
 }
+
+#[test]
+fn the_service_manager_is_told() {
+    let place = Place::new();
+    let manager = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let hear = || {
+        let mut buffer = [0; 1024];
+        let len = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let server = Server::start_with(&place, &[], &[("NOTIFY_SOCKET", &place.shown("notify"))]);
+    let ready = hear();
+    assert!(ready.contains("READY=1") && ready.contains("STATUS=created a new store"), "{ready}");
+    server.stop();
+    assert!(hear().contains("STOPPING=1"));
+}

@@ -56,8 +56,9 @@ pub fn run(flags: Flags) -> Outcome<()> {
 /// The runtime for everything that waits: misses, checkpoints, the store, commands.
 fn background(cores: usize) -> Outcome<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        // Two at least, so that one long merge does not hold up the fetches that foreground calls wait for.
-        .worker_threads(cores.clamp(2, 16))
+        // More than cores: a store in a directory holds a thread while the disk works, and neither timers nor the
+        // fetches that foreground calls wait for may stand behind that.
+        .worker_threads((cores * 2).clamp(4, 32))
         .thread_name("background")
         .enable_all()
         .build()
