@@ -121,7 +121,9 @@ impl Life<'_> {
         let (outcome, again) = self.run(&issue, &op, &caller, &slots, twice).await;
         let ran = issue.ran();
         self.event(number, format_args!("{}", answered(&op, &outcome, ran.as_ref())));
-        let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log: self.log.poisoned().is_some() };
+        let limit = self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
+        let log = self.log.poisoned().is_some();
+        let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log, limit };
         if excuses.log {
             // The power may have gone, which nobody else notices.
             self.enough.notify_one();
@@ -242,6 +244,10 @@ fn answered(op: &Op, outcome: &Outcome, ran: Option<&Ran>) -> String {
         Some(ran) if ran.changed => format!(" at {}", ran.at),
         Some(ran) => format!(" after {}", ran.at),
         None => String::new(),
+    };
+    let at = match outcome.node {
+        Some(node) => format!("{at} (inode {:x})", node.ino.0),
+        None => at,
     };
     format!("hears  {} of {}{at}", legible::seen(&outcome.seen), legible::op(op))
 }

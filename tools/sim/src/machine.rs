@@ -80,9 +80,10 @@ impl Machine {
         }
     }
 
-    /// A blank disk: what follows happens on another machine.
-    pub fn replace_disk(&mut self) {
-        self.disk = FaultyDisk::new(self.log_bytes, self.chance.next());
+    /// A blank disk: what follows happens on another machine. Gives the old one.
+    pub fn replace_disk(&mut self) -> FaultyDisk {
+        let blank = FaultyDisk::new(self.log_bytes, self.chance.next());
+        std::mem::replace(&mut self.disk, blank)
     }
 
     fn parts(&self) -> Parts {

@@ -11,6 +11,7 @@ use tarn_base::ids::Position;
 use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
 use tarn_vfs::op::Slot;
 use tarn_vfs::{Caller, FileSystem, Node};
+use tarn_wal::faulty::FaultyDisk;
 use tokio::sync::Notify;
 
 use crate::chance::Chance;
@@ -81,8 +82,12 @@ struct Story {
     chance: Chance,
     verifiers: Verifiers,
     crashes: u64,
-    /// Crashes since the last attempt to open began.
-    crashed_since: u32,
+    /// Attempts to open that were crashed or failed, since the last that succeeded.
+    failed_since: u32,
+    /// The disk of the machine before, if this one began with the bucket alone.
+    left_behind: Option<FaultyDisk>,
+    /// The store failed at times during the last stop, so the owner record may not say that it was one.
+    may_need_log: bool,
 }
 
 /// An engine that is open.
@@ -124,7 +129,7 @@ impl Story {
         };
         let chance = Chance::new(plan.seed, "story");
         let verifiers = Verifiers::default();
-        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, crashed_since: 0 }
+        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, failed_since: 0, left_behind: None, may_need_log: false }
     }
 
     fn event(&self, who: &str, what: std::fmt::Arguments<'_>) {
@@ -139,17 +144,12 @@ impl Story {
             let plan = self.plan.lives[number];
             if number > 0 {
                 opened = self.open(&plan, end).await?;
-                self.verify(&opened, end).await?;
+                self.verify(&opened).await?;
             }
             end = self.live(&opened, number, &plan).await?;
             if end == End::Saved && plan.moves {
                 self.event("machine", format_args!("is replaced; the bucket alone goes on"));
-                self.coverage.hit("endings", "moved");
-                self.machine.replace_disk();
-                self.knowledge.past.borrow_mut().clear();
-                self.knowledge.tracker.model.lose_session_state();
-                let positions = self.knowledge.tracker.positions();
-                self.knowledge.tracker.begin_at(positions.last().copied().unwrap_or_default());
+                self.left_behind = Some(self.machine.replace_disk());
             }
         }
         self.settle(end).await
@@ -172,7 +172,8 @@ impl Story {
             let model = self.knowledge.tracker.model.add_volume(&info.name, info.settings.clone(), &Caller::root());
             self.knowledge.pairs.borrow_mut().root(Slot(number as u32), info.root, model.root);
         }
-        self.knowledge.tracker.begin_at(opened.engine.log().appended());
+        // The volumes are durable; nothing else is yet.
+        self.knowledge.tracker.begin_at(Position::ZERO);
         self.verifiers.opened(opened.engine.write_verifier(), false)?;
         Ok(opened)
     }
@@ -184,7 +185,8 @@ impl Story {
         }
         let opened = self.attempts(plan, None).await?;
         self.verifiers.opened(opened.engine.write_verifier(), opened.report.clean)?;
-        if end != End::Power && !opened.report.clean && self.crashed_since == 0 {
+        // An attempt that failed may have gone so far that the next one cannot know.
+        if end != End::Power && !opened.report.clean && self.failed_since == 0 {
             return Err(Failure::new("verifier", "an opening after a clean stop is clean", "it is not"));
         }
         Ok(opened)
@@ -193,7 +195,7 @@ impl Story {
     /// Opens, or creates, until it succeeds; power goes now and then.
     async fn attempts(&mut self, plan: &LifePlan, create: Option<VolumeSpec>) -> Result<Opened, Failure> {
         let mut create = create;
-        self.crashed_since = 0;
+        self.failed_since = 0;
         for attempt in 0.. {
             let calm = attempt >= RAGING_ATTEMPTS;
             if calm { self.chaos.calm() } else { self.chaos.rage(plan) }
@@ -211,7 +213,7 @@ impl Story {
             match opened {
                 None => {
                     self.crash().await?;
-                    self.crashed_since += 1;
+                    self.failed_since += 1;
                     self.coverage.hit("endings", "crash while opening");
                 }
                 Some(Ok((engine, report))) => {
@@ -221,7 +223,15 @@ impl Story {
                     let fs = self.machine.file_system(&engine);
                     return Ok(Opened { engine, fs, report });
                 }
-                Some(Err(OpenError::Exists)) if create.is_some() && self.crashed_since > 0 => create = None,
+                Some(Err(OpenError::Exists)) if create.is_some() && self.failed_since > 0 => create = None,
+                Some(Err(OpenError::Elsewhere { .. })) if self.left_behind.is_some() && self.may_need_log => {
+                    self.event("machine", format_args!("needs the log that was left behind"));
+                    self.coverage.hit("endings", "moved back");
+                    if let Some(disk) = self.left_behind.take() {
+                        self.machine.disk = disk;
+                    }
+                    self.kill().await?;
+                }
                 Some(Err(error)) => {
                     self.event("machine", format_args!("does not open: {error}"));
                     let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
@@ -229,6 +239,7 @@ impl Story {
                     if calm || !excused {
                         return Err(Failure::new("opening", "a store that opens", format!("{error:?}: {error}")));
                     }
+                    self.failed_since += 1;
                     self.kill().await?;
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -322,6 +333,7 @@ impl Story {
             self.chaos.cut_power_at(Some(points));
         }
         let last = opened.engine.log().appended();
+        self.may_need_log = plan.store_faults > 0 || plan.spoilt_reads > 0;
         let chaos = self.chaos.clone();
         let closed = tokio::select! {
             biased;
@@ -364,7 +376,7 @@ impl Story {
     }
 
     /// Holds what was recovered against the model, which goes back to that position.
-    async fn verify(&mut self, opened: &Opened, end: End) -> Checked {
+    async fn verify(&mut self, opened: &Opened) -> Checked {
         self.chaos.calm();
         let recovered = opened.report.last;
         let promised = self.knowledge.promised.get();
@@ -376,12 +388,17 @@ impl Story {
             return Err(Failure::new("promise", expected, recovered.to_string()));
         };
         tracker.model.restore(&model);
+        if self.left_behind.take().is_some() {
+            self.coverage.hit("endings", "moved");
+            self.knowledge.past.borrow_mut().clear();
+            tracker.model.lose_session_state();
+        }
         tracker.begin_at(recovered);
         let (slots, twins) = self.knowledge.pairs.borrow_mut().forget_after(at);
         self.knowledge.workload.borrow_mut().forget(&slots);
         self.knowledge.past.borrow_mut().retain(|past| past.at <= recovered);
         self.event("check", format_args!("the model goes back to {at}"));
-        let _ = end;
+        let model = tracker.model.snapshot();
         self.check_all(opened, &model, &lost(&model, &twins)).await
     }
 
@@ -414,7 +431,7 @@ impl Story {
         plan.commit_faults = 0;
         plan.spoilt_reads = 0;
         let opened = self.open(&plan, end).await?;
-        self.verify(&opened, end).await?;
+        self.verify(&opened).await?;
         self.settled(&opened).await?;
         let last = opened.engine.log().appended();
         let closed = opened.engine.close().await;
@@ -424,12 +441,10 @@ impl Story {
         self.event("machine", format_args!("stopped cleanly at {last}; the bucket alone goes on"));
         self.knowledge.promised.set(last);
         self.knowledge.past.borrow_mut().clear();
-        self.machine.replace_disk();
+        self.may_need_log = false;
+        self.left_behind = Some(self.machine.replace_disk());
         let opened = self.open(&plan, End::Saved).await?;
-        self.knowledge.tracker.model.lose_session_state();
-        let model = self.knowledge.tracker.model.snapshot();
-        check::promise::kept(last, opened.report.last)?;
-        self.check_all(&opened, &model, &[]).await?;
+        self.verify(&opened).await?;
         check::walk::check(&opened.engine).await
     }
 

@@ -211,17 +211,30 @@ impl Tracker {
         let must_change = self.model.position() != position || self.model.locks() != locks;
         let began = if issue.is_list() { *issue.began.lock() } else { None };
         let first = began.unwrap_or(inner.changes);
-        let required = inner.required(issue, &outcome);
+        // Pages that others changed between show more than one state, which the model does not follow.
+        let torn = first != inner.changes;
+        let required = if torn { Position::ZERO } else { inner.required(issue, &outcome) };
         if changed {
             inner.changes += 1;
             inner.history.insert(at, self.model.snapshot());
-            inner.note_change(issue, &outcome, at);
+            let touched = self.touched(issue, &outcome, &before_model);
+            inner.note_change(issue, &touched, at);
         } else {
             self.model.restore(&before_model);
         }
         let required = if changed && !is_unstable(&issue.op) { required.max(at) } else { required };
         let changes = (first, inner.changes - u64::from(changed));
         *issue.ran.lock() = Some(Ran { at, changed, must_change, outcome, required, changes });
+    }
+
+    /// Of the objects that the operation names or gives, those that it changed.
+    fn touched(&self, issue: &Issue, outcome: &Outcome, before: &Model) -> Vec<Node> {
+        let change = |model: &Model, node: Node| match model.getattr(&Caller::root(), node).now_or_never() {
+            Some(Ok(done)) => Some(done.value.change),
+            _ => None,
+        };
+        let named = issue.slots.values().chain(&outcome.node).copied();
+        named.filter(|node| change(before, *node) != change(&self.model, *node)).collect()
     }
 }
 
@@ -244,14 +257,14 @@ impl Inner {
         }
     }
 
-    fn note_change(&mut self, issue: &Issue, outcome: &Outcome, at: Position) {
+    fn note_change(&mut self, issue: &Issue, touched: &[Node], at: Position) {
         // Reading may set an access time, which nobody has to wait for.
         let shown = match issue.op {
             Op::Read { .. } | Op::List { .. } | Op::Readlink { .. } => return,
             Op::Lock { .. } | Op::Unlock { .. } | Op::ReleaseClient { .. } => return,
             _ => !is_unstable(&issue.op),
         };
-        for node in issue.slots.values().chain(&outcome.node) {
+        for node in touched {
             self.any.insert(*node, at);
             if shown {
                 self.stable.insert(*node, at);

@@ -115,7 +115,7 @@ impl Workload {
         };
         caller.client = ClientId(u128::from(client));
         caller.owner_override = self.chance.percent(50);
-        if self.chance.percent(70) {
+        if self.chance.percent(40) {
             self.tokens += 1;
             caller.once = Some(OnceToken { client: caller.client, number: self.tokens, digest: self.chance.next() });
         }
@@ -184,6 +184,10 @@ impl Workload {
         let mut set = self.making();
         if self.chance.percent(15) {
             set.size = Some(self.chance.range(0, 10_000));
+        }
+        if matches!(mode, CreateMode::Exclusive(_)) {
+            // The verifier takes the place of attributes.
+            set = SetAttr::default();
         }
         Op::Create { dir: self.dir(), name: self.name(), mode, set, into: self.slot() }
     }
