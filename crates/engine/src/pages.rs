@@ -27,7 +27,7 @@ impl Pages {
 
     /// Everything there is.
     pub fn all(view: Arc<dyn MetaView>) -> Pages {
-        Pages::new(view, &[], &[0xff; 64])
+        Pages::new(view, &[0], &[0xff; 64])
     }
 
     /// All keys of a kind in partition 0 of a volume; volume 0 for those of the shard.

@@ -72,6 +72,7 @@ impl Keeper {
             records: packed.pointers.len() as u64,
             segments: packed.segments.len() as u64,
             bytes: packed.bytes,
+            ..Done::default()
         };
         self.show(turn, number, collected, packed, &changes).await?;
         self.trim(closed.last).await?;

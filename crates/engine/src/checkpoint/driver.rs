@@ -13,6 +13,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long nothing is looked at when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
+/// Between two looks for a first change, at least.
+const LOOK_MIN: Duration = Duration::from_secs(1);
 
 impl Keeper {
     /// Starts both tasks; they end with [`Keeper::stop`].
@@ -52,12 +54,13 @@ impl Keeper {
         if self.core.log_is_filling() && self.core.log.appended() > open.after && self.log_gains() {
             return Duration::ZERO;
         }
-        if open.count() == 0 {
-            return IDLE;
-        }
         let volumes = self.core.volumes.all();
         let delay = volumes.iter().map(|volume| volume.record.settings.write_back_delay_ms).min();
         let delay = delay.map_or(IDLE, Duration::from_millis);
+        if open.count() == 0 {
+            // Nobody tells of a first change: it is looked for.
+            return delay.max(LOOK_MIN);
+        }
         (open.opened + delay).saturating_sub(self.core.world.clock.steady())
     }
 

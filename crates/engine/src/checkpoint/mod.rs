@@ -25,6 +25,7 @@ pub(crate) use pack::RESERVE;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tarn_base::ids::Position;
@@ -89,6 +90,7 @@ pub struct Done {
     pub segments: u64,
     /// Bytes of segment objects.
     pub bytes: u64,
+    pub took: Duration,
 }
 
 /// State that only the running checkpoint touches.
@@ -213,7 +215,10 @@ impl Keeper {
         let stack = self.core.stack.load();
         let Some(oldest) = stack.generations.last().cloned() else { return Ok(None) };
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
+        let begun = self.core.world.clock.steady();
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
+        let took = self.core.world.clock.steady() - begun;
+        let outcome = outcome.map(|done| Done { took, ..done });
         if let Err(CheckpointError::Meta(_)) = outcome
             && let Some(meta) = turn.meta.take()
         {

@@ -125,12 +125,7 @@ pub(crate) async fn walk(
 
 impl Walk<'_> {
     /// Takes one key; pointers whose records are to be read go to `records`.
-    async fn key(
-        &mut self,
-        key: Key,
-        value: &Bytes,
-        records: &mut Vec<(Key, RecordPointer)>,
-    ) -> Result<(), MetaError> {
+    async fn key(&mut self, key: Key, value: &Bytes, records: &mut Vec<(Key, RecordPointer)>) -> Result<(), MetaError> {
         if key.volume == VolumeId(0) {
             self.shard.key(&key, value, &mut self.report);
             return Ok(());

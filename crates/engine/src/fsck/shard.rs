@@ -110,7 +110,8 @@ impl Shard {
         pointer: &RecordPointer,
         (segment, index, offset): (SegmentId, u32, u32),
     ) -> Result<(), String> {
-        let family = self.volumes.get(&key.volume).map(|record| record.family_key.slice(..record.family_key.len().min(16)));
+        let family =
+            self.volumes.get(&key.volume).map(|record| record.family_key.slice(..record.family_key.len().min(16)));
         let Some(checked) = self.segments.get_mut(&segment) else {
             return Err(format!("it is forwarded to segment {segment}, which is not there"));
         };
@@ -153,7 +154,9 @@ impl Shard {
             let counted = self.counted.get(id).copied().unwrap_or_default();
             match self.usage.get(id) {
                 Some(usage) if *usage == counted => {}
-                Some(usage) => report.find(format!("volume {}: its usage is {usage:?}, but {counted:?} is there", id.0)),
+                Some(usage) => {
+                    report.find(format!("volume {}: its usage is {usage:?}, but {counted:?} is there", id.0))
+                }
                 None => report.find(format!("volume {}: its usage is missing", id.0)),
             }
             if counted.inodes == 0 {
@@ -185,12 +188,16 @@ impl Shard {
             find(format!("{} records are live but no pointer names them, the first {first}", unnamed.len()));
         }
         match &value.state {
-            SegmentState::Live if value.live.count() == 0 => find("nothing in it lives, and it is not condemned".into()),
+            SegmentState::Live if value.live.count() == 0 => {
+                find("nothing in it lives, and it is not condemned".into())
+            }
             SegmentState::Live if value.live_bytes != *found_bytes => {
                 find(format!("it counts {} live bytes, pointers {found_bytes}", value.live_bytes));
             }
             SegmentState::Live => {}
-            SegmentState::Condemned { .. } if value.live.count() > 0 => find("it is condemned though records live".into()),
+            SegmentState::Condemned { .. } if value.live.count() > 0 => {
+                find("it is condemned though records live".into())
+            }
             SegmentState::Condemned { .. } => {}
             SegmentState::Forwarding(forwarding) => {
                 if value.live.count() > 0 {

@@ -337,12 +337,7 @@ impl Tree {
     }
 
     /// Names the entries that a directory holds once only.
-    pub async fn compare(
-        &self,
-        view: &Arc<dyn MetaView>,
-        dir: Ino,
-        report: &mut FsckReport,
-    ) -> Result<(), MetaError> {
+    pub async fn compare(&self, view: &Arc<dyn MetaView>, dir: Ino, report: &mut FsckReport) -> Result<(), MetaError> {
         type Entry = (u64, Bytes, Ino, u8);
         let mut by_hash: BTreeSet<Entry> = BTreeSet::new();
         let mut by_cookie: BTreeSet<Entry> = BTreeSet::new();

@@ -97,7 +97,10 @@ impl Reclaim {
         let Some(family) = keys.get(&value.family) else { return Ok(Err(ObjectError::Keyless(value.family))) };
         if !targets.contains_key(&value.family) {
             let builder = self.keeper.begin_segment(family.clone()).await?;
-            targets.insert(value.family, Target { family: value.family, builder, sources: Vec::new(), records: Vec::new() });
+            targets.insert(
+                value.family,
+                Target { family: value.family, builder, sources: Vec::new(), records: Vec::new() },
+            );
         }
         let Some(target) = targets.get_mut(&value.family) else { return Ok(Ok(())) };
         let begun = target.records.len();

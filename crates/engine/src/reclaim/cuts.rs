@@ -136,7 +136,7 @@ impl Operation for DropCuts {
 
 impl Reclaim {
     /// Works off every cut that is in the view, as far as it can be.
-    pub(super) async fn work_cuts_off(&self, done: &mut Reclaimed) -> Result<(), ReclaimError> {
+    pub(crate) async fn work_cuts_off(&self, done: &mut Reclaimed) -> Result<(), ReclaimError> {
         for volume in self.core.volumes.all() {
             let mut pages = Pages::kind(self.core.stack.load().view.clone(), volume.id, Kind::Map);
             while let Some(entries) = pages.next().await? {

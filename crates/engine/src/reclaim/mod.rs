@@ -137,6 +137,14 @@ impl Reclaim {
         Ok(done)
     }
 
+    /// Copies what is worth it, and leaves the rest to the next checkpoint.
+    #[cfg(test)]
+    pub async fn compact_now(&self, done: &mut Reclaimed) -> Result<(), ReclaimError> {
+        let mut memory = self.memory.lock().await;
+        let survey = self.survey(&mut memory).await?;
+        self.compact(&mut memory, &survey, &mut Pace::free(&self.core.world), done).await
+    }
+
     /// Segments by state, as the last pass saw them.
     pub fn totals(&self) -> Option<SegmentTotals> {
         *self.totals.lock()

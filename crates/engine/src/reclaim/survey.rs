@@ -79,9 +79,7 @@ impl Reclaim {
                     }
                 } else if value.state == SegmentState::Live && moved.remove(&segment) {
                     memory.moved.insert(segment);
-                } else if is_sparse(&value)
-                    && survey.sparse.len() < SPARSE_MAX
-                    && !memory.immovable.contains(&segment)
+                } else if is_sparse(&value) && survey.sparse.len() < SPARSE_MAX && !memory.immovable.contains(&segment)
                 {
                     survey.sparse.push((segment, value));
                 }

@@ -57,7 +57,7 @@ impl Operation for Change {
 
 impl Reclaim {
     /// Goes on with every volume whose time is over.
-    pub(super) async fn take_volumes_down(&self, done: &mut Reclaimed) -> Result<(), ReclaimError> {
+    pub(crate) async fn take_volumes_down(&self, done: &mut Reclaimed) -> Result<(), ReclaimError> {
         for (id, _) in self.volumes_due() {
             self.take_down(id, done).await?;
         }

@@ -1,5 +1,7 @@
 //! Tests of the whole engine, over memory.
 
 mod checkpoint;
+mod fsck;
 mod opening;
+mod reclaim;
 mod survival;
