@@ -31,7 +31,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         wal: Option<PathBuf>,
     },
-    /// Start the servers and hold them until this program is ended
+    /// Start the servers and hold them until Enter is pressed
     Hold(Servers),
     /// Measure what Tarn's speed is judged from, beside NFS-Ganesha and the null server
     StartFigures {
@@ -246,9 +246,9 @@ fn hold(servers: &Servers) -> Outcome<()> {
         println!("{name}=nfs://{address}{export}?mountport={} (process {})", mount.port(), pid.unwrap_or(0));
     }
     println!("enter their network with: nsenter --net --target {}", std::process::id());
-    loop {
-        std::thread::park();
-    }
+    println!("press Enter to end them");
+    std::io::stdin().read_line(&mut String::new()).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 fn main() -> ExitCode {

@@ -13,6 +13,8 @@ use std::ops::Range;
 const RECORD_BYTES_MAX: usize = 4 << 20;
 /// Bytes asked for at once, beyond what the present record still needs.
 const READ_AHEAD: usize = 256 << 10;
+/// A piece of output that is so long is followed by another: it goes when it is sent, not when everything is.
+const PIECE_BYTES: usize = 64 << 10;
 /// The mark of a record's last fragment.
 pub const LAST: u32 = 0x8000_0000;
 
@@ -131,7 +133,8 @@ pub struct Output {
 impl Output {
     /// Where the next bytes are appended.
     pub fn tail(&mut self) -> &mut Vec<u8> {
-        if !matches!(self.pieces.back(), Some(Piece::Own(_))) {
+        let has_room = |piece: &Piece| matches!(piece, Piece::Own(bytes) if bytes.len() < PIECE_BYTES);
+        if !self.pieces.back().is_some_and(has_room) {
             self.pieces.push_back(Piece::Own(self.spare.pop().unwrap_or_default()));
         }
         match self.pieces.back_mut() {

@@ -1,7 +1,7 @@
 //! Servers that a measurement starts itself: each pinned to the server's core, each ended with the measurement.
 //!
 //! - A server dies with this process, however that ends.
-//! - What it says goes to a file in the measurement's directory, which is named where a start fails.
+//! - What it says goes to a file in the measurement's directory; the end of it is told where a start fails.
 
 pub mod ganesha;
 pub mod null;
@@ -22,6 +22,8 @@ const END_MAX: Duration = Duration::from_secs(20);
 
 pub struct Server {
     child: Child,
+    /// The file of what it said.
+    said: PathBuf,
     pub target: Option<Target>,
 }
 
@@ -45,7 +47,7 @@ impl Place {
         }
         command.arg(program).args(arguments).stdin(Stdio::null()).stdout(out).stderr(errors);
         let child = command.spawn().map_err(|error| format!("setpriv {}: {error}", program.display()))?;
-        Ok(Server { child, target: None })
+        Ok(Server { child, said, target: None })
     }
 
     fn text(&self, name: &str) -> String {
@@ -54,6 +56,14 @@ impl Place {
 }
 
 impl Server {
+    /// The last lines that it said.
+    fn last_words(&self) -> String {
+        let said = std::fs::read(&self.said).unwrap_or_default();
+        let text = String::from_utf8_lossy(&said);
+        let lines: Vec<&str> = text.lines().rev().take(3).collect();
+        lines.into_iter().rev().collect::<Vec<&str>>().join("; ")
+    }
+
     /// Waits until the export can be mounted.
     fn ready(mut self, mut target: Target, place: &Place) -> Outcome<Server> {
         let started = Instant::now();
@@ -61,7 +71,7 @@ impl Server {
         target.core = place.core;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended ({status}); see {}", target.name, place.directory.display()));
+                return Err(format!("{} ended ({status}): {}", target.name, self.last_words()));
             }
             let listens = std::net::TcpStream::connect_timeout(&target.mount, Duration::from_secs(1)).is_ok();
             let error = match listens.then(|| mount(&target)) {
@@ -70,7 +80,7 @@ impl Server {
                 None => format!("{} does not listen", target.name),
             };
             if started.elapsed() > START_MAX {
-                return Err(format!("{error}; see {}", place.directory.display()));
+                return Err(format!("{error}: {}", self.last_words()));
             }
             std::thread::sleep(Duration::from_millis(100));
         }

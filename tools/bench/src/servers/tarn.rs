@@ -4,9 +4,13 @@ use super::{Place, Server};
 use crate::Outcome;
 use crate::target::Target;
 use std::path::Path;
+use std::process::Command;
 
 /// The log is large enough that a measurement's checkpoints come from its age, as they usually do.
 const SETTINGS: &str = "[log]\nsize = \"4GiB\"\n";
+
+/// The generator's ports are anybody's, and it must be root.
+const RULES: &str = "127.0.0.0/8 rw,no_root_squash,insecure";
 
 /// Starts `tarn serve` on the port, its log, state and objects on the disk of the place.
 pub fn start(place: &Place, binary: &Path, port: u16) -> Outcome<Server> {
@@ -20,5 +24,11 @@ pub fn start(place: &Place, binary: &Path, port: u16) -> Outcome<Server> {
     let server = place.start("tarn", binary, &arguments)?;
     let mut target = Target::parse(&format!("Tarn=nfs://{address}/vol"))?;
     target.durability = "FILE_SYNC, CREATE and COMMIT: in the log, fdatasync; objects in a local directory".to_owned();
-    server.ready(target, place)
+    let server = server.ready(target, place)?;
+    let opened = Command::new(binary).args(["volume", "set", "vol", "--data", &data, "--exports", RULES]).output();
+    let opened = opened.map_err(|error| format!("{}: {error}", binary.display()))?;
+    if !opened.status.success() {
+        return Err(format!("tarn volume set: {}", String::from_utf8_lossy(&opened.stderr).trim()));
+    }
+    Ok(server)
 }
