@@ -235,7 +235,7 @@ impl Story {
                 Some(Err(error)) => {
                     self.event("machine", format_args!("does not open: {error}"));
                     let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
-                        || (plan.spoilt_reads > 0 && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey));
+                        || (plan.spoilt_reads > 0 && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey | OpenError::Newer(_)));
                     if calm || !excused {
                         return Err(Failure::new("opening", "a store that opens", format!("{error:?}: {error}")));
                     }
@@ -399,7 +399,11 @@ impl Story {
         self.knowledge.past.borrow_mut().retain(|past| past.at <= recovered);
         self.event("check", format_args!("the model goes back to {at}"));
         let model = tracker.model.snapshot();
-        self.check_all(opened, &model, &lost(&model, &twins)).await
+        self.check_all(opened, &model, &lost(&model, &twins)).await?;
+        if self.chance.percent(40) {
+            check::walk::check(&opened.engine).await?;
+        }
+        Ok(())
     }
 
     /// Everything that must hold of an engine in which nobody works.
