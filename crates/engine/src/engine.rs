@@ -106,9 +106,10 @@ impl Engine {
                 mounted.map_err(|_| OpenError::Damaged(format!("the key of volume {}", id.0)))?;
             }
         }
-        if !notify.is_empty() {
-            let clients = notify.into_iter().map(|record| (record.client, record.callback)).collect();
-            core.session.lost(clients, world.clock.steady() + core.config.grace);
+        let clients: Vec<_> = notify.into_iter().map(|record| (record.client, record.callback)).collect();
+        // Whoever is still to be told may still have to reclaim.
+        if !clients.is_empty() || !core.session.table().to_notify().is_empty() {
+            core.session_lost(clients)?;
         }
         let tenure = Arc::new(Tenure::new(register, held));
         let epoch = core.identity.owner_epoch;

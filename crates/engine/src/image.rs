@@ -8,13 +8,30 @@ use tarn_wal::LogError;
 
 use crate::core::Core;
 use crate::entry::{Entry, SessionChange};
-use crate::session::IMAGE_VERSION;
+use crate::session::{IMAGE_VERSION, note_decision};
 use crate::value::outcome::{put_effect, put_token};
 
 /// Bytes of one piece of an image; within what an entry may hold.
 const PIECE_SIZE: usize = 1 << 20;
 
 impl Core {
+    /// The log that knew the locks is lost: these clients held some, and only reclaims are granted for a while.
+    ///
+    /// They stand in the log before anything else of this opening, so that a crash does not forget them.
+    pub fn session_lost(&self, clients: Vec<(Bytes, Bytes)>) -> Result<(), LogError> {
+        let mut table = self.session.table();
+        let decision = table.decide_notify(clients);
+        if !decision.transitions.is_empty() {
+            let mut entry = Entry::default();
+            note_decision(&mut entry, &decision);
+            let _gate = self.gate.read();
+            self.append_gated(&entry, None, true)?;
+            table.apply_all(&decision.transitions);
+        }
+        self.session.begin_grace(self.world.clock.steady() + self.config.grace);
+        Ok(())
+    }
+
     /// Writes the whole session state at the head of the log, so that what is before it may be trimmed.
     /// Gives the position of its last piece.
     pub fn append_session_image(&self) -> Result<Position, LogError> {

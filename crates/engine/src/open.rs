@@ -172,7 +172,9 @@ async fn open(
     let (state, notify) = (base.state.clone(), base.notify.clone());
     let replay = Replay::new(base, config.overlay_bytes, parts.world.clock.steady());
     let mut rebuilt = replay.run(&mut plan.log)?;
-    if plan.taken || (!plan.clean && rebuilt.exposes_answers()) {
+    // A takeover that was interrupted has a log of its own by now, but what was lost is as lost as before.
+    let taken = plan.taken || held.owner.lineage_from > position;
+    if taken || (!plan.clean && rebuilt.exposes_answers()) {
         rebuilt.next_inode += INODES_SKIPPED;
         rebuilt.next_volume += VOLUMES_SKIPPED;
     }
@@ -182,11 +184,13 @@ async fn open(
     config.crash_point("the opening batch is durable").await;
     let last = plan.log.last().unwrap_or_default().max(position).max(held_closed(&plan));
     let mut report = report(&plan, &held.owner, &rebuilt, (position, last), orphans);
-    report.session_lost = !plan.own && !notify.is_empty();
+    // A log without entries has never said whose locks the one before it held.
+    let own_session = plan.own && plan.log.last().unwrap_or_default() > Position::ZERO;
+    let notify = if own_session { Vec::new() } else { notify };
+    report.session_lost = !notify.is_empty();
     let sequence = if last.incarnation() == plan.incarnation { last.sequence() + 1 } else { 1 };
     let log = plan.log.start(plan.incarnation, sequence, options.wake)?;
     config.crash_point("the log is started").await;
-    let notify = if plan.own { Vec::new() } else { notify };
     let (world, config, store) = (parts.world.clone(), parts.config.clone(), parts.store.clone());
     let assembly = Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify };
     Ok((Engine::assemble(assembly)?, report))

@@ -46,11 +46,8 @@ impl Session {
         let _ = self.sink.set(sink);
     }
 
-    /// The log that knew the locks is lost: these clients held some. Only reclaims are granted until `until`.
-    pub fn lost(&self, clients: Vec<(Bytes, Bytes)>, until: Duration) {
-        let mut table = self.table.lock();
-        let decision = table.decide_notify(clients);
-        table.apply_all(&decision.transitions);
+    /// Only reclaims are granted until then.
+    pub fn begin_grace(&self, until: Duration) {
         *self.grace_until.write() = Some(until);
     }
 

@@ -24,6 +24,7 @@ struct Mood {
     chance: Chance,
     calm: bool,
     store_faults: u32,
+    store_full: u32,
     spoilt_reads: u32,
     commit_faults: u32,
     /// Crash points to be met until the power goes, if it does.
@@ -50,7 +51,15 @@ impl Chaos {
         trace: Arc<Trace>,
     ) -> Arc<Chaos> {
         let mood =
-            Mood { chance, calm: true, store_faults: 0, spoilt_reads: 0, commit_faults: 0, points_left: None };
+            Mood {
+            chance,
+            calm: true,
+            store_faults: 0,
+            store_full: 0,
+            spoilt_reads: 0,
+            commit_faults: 0,
+            points_left: None,
+        };
         let power_gone = Notify::new();
         Arc::new(Chaos { mood: Mutex::new(mood), store_ms, clock, coverage, trace, power_gone })
     }
@@ -60,6 +69,7 @@ impl Chaos {
         let mut mood = self.mood.lock();
         mood.calm = false;
         mood.store_faults = plan.store_faults;
+        mood.store_full = plan.store_full;
         mood.spoilt_reads = plan.spoilt_reads;
         mood.commit_faults = plan.commit_faults;
     }
@@ -75,6 +85,12 @@ impl Chaos {
     pub fn may_fail(&self) -> bool {
         let mood = self.mood.lock();
         !mood.calm && (mood.store_faults > 0 || mood.spoilt_reads > 0)
+    }
+
+    /// Whether the store may be full.
+    pub fn may_be_full(&self) -> bool {
+        let mood = self.mood.lock();
+        !mood.calm && mood.store_full > 0
     }
 
     /// The power goes at the `count`th crash point from now, counted from 1.
@@ -171,6 +187,10 @@ impl Mood {
                 true => Effect::Truncate(self.chance.below(64)),
                 false => Effect::Flip(self.chance.next()),
             };
+        }
+        let full = self.store_full;
+        if kind == Kind::Put && self.chance.permille(full) {
+            return Effect::Before(StoreError::Full("as the seed decides".to_owned()));
         }
         let faults = self.store_faults;
         if !self.chance.permille(faults) {

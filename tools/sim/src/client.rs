@@ -121,7 +121,7 @@ impl Life<'_> {
         let (outcome, again) = self.run(&issue, &op, &caller, &slots, twice).await;
         let ran = issue.ran();
         self.event(number, format_args!("{}", answered(&op, &outcome, ran.as_ref())));
-        let limit = self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
+        let limit = knowledge.chaos.may_be_full() || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
         let log = self.log.poisoned().is_some();
         let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log, limit };
         if excuses.log {
@@ -219,7 +219,6 @@ impl Life<'_> {
         }
         if ran.required > knowledge.promised.get() {
             knowledge.promised.set(ran.required);
-            knowledge.tracker.forget_before(ran.required);
             self.event(number, format_args!("relies on {}", ran.required));
         }
         Ok(())

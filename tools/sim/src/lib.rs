@@ -10,6 +10,7 @@ pub mod check;
 pub mod client;
 pub mod coverage;
 pub mod failure;
+pub mod late;
 pub mod legible;
 pub mod machine;
 pub mod pairs;

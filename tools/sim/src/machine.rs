@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::chance::Chance;
 use crate::chaos::Chaos;
+use crate::late::LateStore;
 use crate::plan::Plan;
 use crate::tracker::Tracker;
 use crate::world::{SimClock, SimRandom, Tasks};
@@ -59,7 +60,8 @@ impl Machine {
         let random = Arc::new(SimRandom::new(Chance::new(plan.seed, "random")));
         let world = World { clock: clock.clone(), random, spawn: tasks.clone() };
         let memory = Arc::new(MemoryStore::new(clock.clone()));
-        let store = Arc::new(FaultStore::new(memory.clone(), clock, chaos.clone()));
+        let late = Arc::new(LateStore::new(memory.clone(), Chance::new(plan.seed, "late"), plan.store_ms));
+        let store = Arc::new(FaultStore::new(late, clock, chaos.clone()));
         let meta = MemDisk::new();
         meta.set_commit_hook(Some(chaos.commits()));
         let points = chaos.clone();
@@ -103,13 +105,14 @@ impl Machine {
     pub async fn open(
         &mut self,
         create: Option<VolumeSpec>,
+        take: bool,
     ) -> Result<(Arc<Engine>, tarn_engine::RecoveryReport), tarn_engine::OpenError> {
         let wanted = Arc::new(Notify::new());
         let notify = wanted.clone();
         let wake: Wake = Arc::new(move || notify.notify_one());
         let opened = match create {
             Some(first) => Engine::create(self.parts(), first, wake).await,
-            None => Engine::open(self.parts(), OpenOptions::new(wake)).await,
+            None => Engine::open(self.parts(), OpenOptions { take, ..OpenOptions::new(wake) }).await,
         };
         let (engine, report) = opened?;
         let chance = Chance::new(self.chance.next(), "flush");

@@ -32,8 +32,12 @@ pub struct LifePlan {
     pub ending: Ending,
     /// After a clean stop, the next life begins on another machine with the bucket alone.
     pub moves: bool,
+    /// After a crash the log is lost too, and the store is taken over without it.
+    pub loses_log: bool,
     /// Faults of the object store, in a thousand calls.
     pub store_faults: u32,
+    /// The object store has no space left, in a thousand writes.
+    pub store_full: u32,
     /// Spoilt reads, in a thousand.
     pub spoilt_reads: u32,
     /// Failed commits of the metadata store, in a hundred.
@@ -120,7 +124,9 @@ impl LifePlan {
             operations,
             ending,
             moves: chance.percent(50),
+            loses_log: number >= 2 && chance.percent(15),
             store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
+            store_full: *chance.pick(&[0, 0, 0, 0, 100]),
             spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
             commit_faults: *chance.pick(&[0, 0, 5, 25]),
             opening_crashes: *chance.pick(&[0, 1, 1, 2, 3]),

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::try_join_all;
 use tarn_base::ids::Position;
@@ -86,6 +87,10 @@ struct Story {
     failed_since: u32,
     /// The disk of the machine before, if this one began with the bucket alone.
     left_behind: Option<FaultyDisk>,
+    /// The volumes are in the store from here on.
+    founded: Position,
+    /// The log is lost: the store is taken over without it.
+    log_lost: bool,
     /// The store failed at times during the last stop, so the owner record may not say that it was one.
     may_need_log: bool,
 }
@@ -129,7 +134,7 @@ impl Story {
         };
         let chance = Chance::new(plan.seed, "story");
         let verifiers = Verifiers::default();
-        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, failed_since: 0, left_behind: None, may_need_log: false }
+        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, failed_since: 0, left_behind: None, founded: Position::ZERO, log_lost: false, may_need_log: false }
     }
 
     fn event(&self, who: &str, what: std::fmt::Arguments<'_>) {
@@ -147,9 +152,16 @@ impl Story {
                 self.verify(&opened).await?;
             }
             end = self.live(&opened, number, &plan).await?;
+            let stored = opened.engine.status().stored;
             if end == End::Saved && plan.moves {
                 self.event("machine", format_args!("is replaced; the bucket alone goes on"));
                 self.left_behind = Some(self.machine.replace_disk());
+            }
+            if end == End::Power && plan.loses_log && stored >= self.founded {
+                self.event("machine", format_args!("is lost with its log; the store is taken over"));
+                self.coverage.hit("endings", "log lost");
+                self.machine.replace_disk();
+                self.log_lost = true;
             }
         }
         self.settle(end).await
@@ -172,9 +184,10 @@ impl Story {
             let model = self.knowledge.tracker.model.add_volume(&info.name, info.settings.clone(), &Caller::root());
             self.knowledge.pairs.borrow_mut().root(Slot(number as u32), info.root, model.root);
         }
+        self.founded = opened.engine.log().appended();
         // The volumes are durable; nothing else is yet.
         self.knowledge.tracker.begin_at(Position::ZERO);
-        self.verifiers.opened(opened.engine.write_verifier(), false)?;
+        self.verifiers.opened(opened.fs.write_verifier(), false)?;
         Ok(opened)
     }
 
@@ -184,7 +197,7 @@ impl Story {
             self.clock.jump(plan.jump_ms);
         }
         let opened = self.attempts(plan, None).await?;
-        self.verifiers.opened(opened.engine.write_verifier(), opened.report.clean)?;
+        self.verifiers.opened(opened.fs.write_verifier(), opened.report.clean)?;
         // An attempt that failed may have gone so far that the next one cannot know.
         if end != End::Power && !opened.report.clean && self.failed_since == 0 {
             return Err(Failure::new("verifier", "an opening after a clean stop is clean", "it is not"));
@@ -206,7 +219,7 @@ impl Story {
             let opened = tokio::select! {
                 biased;
                 () = chaos.power_gone.notified() => None,
-                opened = self.machine.open(create.clone()) => Some(opened),
+                opened = self.machine.open(create.clone(), self.log_lost) => Some(opened),
                 () = tokio::time::sleep(PATIENCE) => return Err(stuck("an opening")),
             };
             self.chaos.cut_power_at(None);
@@ -379,6 +392,11 @@ impl Story {
     async fn verify(&mut self, opened: &Opened) -> Checked {
         self.chaos.calm();
         let recovered = opened.report.last;
+        let taken = std::mem::take(&mut self.log_lost);
+        if taken {
+            // What only the log held is gone, and everybody is told so.
+            self.knowledge.promised.set(opened.report.position);
+        }
         let promised = self.knowledge.promised.get();
         self.event("check", format_args!("recovered {recovered}, promised {promised}"));
         check::promise::kept(promised, recovered)?;
@@ -388,8 +406,10 @@ impl Story {
             return Err(Failure::new("promise", expected, recovered.to_string()));
         };
         tracker.model.restore(&model);
-        if self.left_behind.take().is_some() {
-            self.coverage.hit("endings", "moved");
+        let holders: Vec<Bytes> = tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock.owner.client).collect();
+        if self.left_behind.take().is_some() || taken {
+            self.coverage.hit("endings", if taken { "taken over" } else { "moved" });
+            check::locks::told(&*opened.fs, &holders)?;
             self.knowledge.past.borrow_mut().clear();
             tracker.model.lose_session_state();
         }

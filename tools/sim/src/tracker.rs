@@ -3,7 +3,7 @@
 //! - An operation takes effect within one poll: of the caller's future, or of the task that finishes it. Whether it
 //!   changed anything shows in the log's last position, before and after.
 //! - A change that the engine did not log is taken back from the model: a refusal for the moment, if it says so.
-//! - For every position that an operation took there is a copy of the model, until the position is known to be safe.
+//! - For every position that an operation took there is a copy of the model.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -114,10 +114,11 @@ impl Tracker {
         self.inner.lock().appended = appended;
     }
 
-    /// Takes the model as it is for what there is at `position`, and forgets what was before.
+    /// Takes the model as it is for what there is at `position`; what came after it never was.
     pub fn begin_at(&self, position: Position) {
         let mut inner = self.inner.lock();
-        inner.history = BTreeMap::from([(position, self.model.snapshot())]);
+        inner.history.retain(|at, _| *at < position);
+        inner.history.insert(position, self.model.snapshot());
         inner.stable.clear();
         inner.any.clear();
         inner.current = None;
@@ -138,16 +139,9 @@ impl Tracker {
         inner.history.range(..=position).next_back().map(|(at, model)| (*at, model.snapshot()))
     }
 
-    /// Positions that operations took since [`Tracker::begin_at`], the beginning included.
+    /// Positions that operations took and that were not lost.
     pub fn positions(&self) -> Vec<Position> {
         self.inner.lock().history.keys().copied().collect()
-    }
-
-    /// Forgets copies older than what is durable.
-    pub fn forget_before(&self, durable: Position) {
-        let mut inner = self.inner.lock();
-        let Some(keep) = inner.history.range(..=durable).next_back().map(|(at, _)| *at) else { return };
-        inner.history = inner.history.split_off(&keep);
     }
 
     /// An operation over `slots` of the model, to be polled by [`Tracker::run`].

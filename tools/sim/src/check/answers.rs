@@ -19,7 +19,7 @@ pub struct Excuses {
     pub store: bool,
     /// The log has failed.
     pub log: bool,
-    /// A volume has a limit. What a truncation cut off is charged until the background has removed it, so that the
+    /// The store may be full, or a volume has a limit. What a truncation cut off is charged until the background has removed it, so that the
     /// limit may be met a little early.
     pub limit: bool,
 }

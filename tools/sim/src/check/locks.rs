@@ -1,5 +1,6 @@
 //! The table of locks, held and waiting, is the model's.
 
+use bytes::Bytes;
 use tarn_vfs::{FileSystem, LockInfo};
 
 use crate::failure::{Checked, Failure};
@@ -16,6 +17,18 @@ pub fn check(engine: &dyn FileSystem, model: &dyn FileSystem, pairs: &Pairs) -> 
         return Ok(());
     }
     Err(Failure::new("locks", format!("{should:#?}"), format!("{is:#?}")))
+}
+
+/// Whoever held locks in a log that is lost is on the list of those to be told.
+pub fn told(engine: &dyn FileSystem, holders: &[Bytes]) -> Checked {
+    let told = engine.clients_to_notify();
+    match holders.iter().find(|holder| !told.iter().any(|(client, _)| client == *holder)) {
+        None => Ok(()),
+        Some(holder) => {
+            let expected = format!("{} is told that its locks are lost", holder.escape_ascii());
+            Err(Failure::new("locks", expected, format!("told are {told:?}")))
+        }
+    }
 }
 
 fn legible(locks: impl IntoIterator<Item = LockInfo>) -> Vec<String> {
