@@ -148,11 +148,3 @@ fn decode_record(take: &mut Take<'_>, salts: &BTreeMap<u32, Salt>, end: u32) -> 
     }
     Ok(DirectoryRecord { offset, stored, plain, codec, tag, hash, origin })
 }
-
-#[doc(hidden)]
-impl Directory {
-    /// For fuzzing: judges the plaintext of a directory.
-    pub fn decode_plain(plain: &[u8]) -> Decoded<Directory> {
-        Directory::decode(SegmentId::default(), u32::MAX, plain)
-    }
-}

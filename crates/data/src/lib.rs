@@ -7,6 +7,7 @@
 
 mod builder;
 mod codec;
+pub mod decoders;
 mod directory;
 mod error;
 mod format;

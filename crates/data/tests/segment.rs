@@ -269,7 +269,7 @@ proptest! {
     #[test]
     fn decoders_judge_anything(mut bytes in prop::collection::vec(any::<u8>(), 0..300), first in 0u8..3) {
         let _ = RecordPointer::decode(&bytes);
-        let _ = Directory::decode_plain(&bytes);
+        let _ = tarn_data::decoders::directory(&bytes);
         let _ = SegmentHeader::decode(&bytes);
         let _ = Footer::decode(&bytes, bytes.len() as u64);
         let _ = LiveSet::decode(&mut Take::new(&bytes));

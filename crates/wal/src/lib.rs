@@ -8,6 +8,7 @@
 mod append;
 mod cache;
 mod contract;
+pub mod decoders;
 mod device;
 mod faulty_disk;
 mod file;
@@ -33,17 +34,4 @@ pub use wait::Wait;
 /// A simulated disk: seeded, deterministic, loses and tears what was not flushed.
 pub mod faulty {
     pub use crate::faulty_disk::{FaultyDisk, SECTOR_SIZE};
-}
-
-/// Decoders of bytes from the medium, for fuzzing.
-pub mod decoders {
-    /// Judges the bytes of a header slot; must never panic.
-    pub fn header(bytes: &[u8]) -> bool {
-        crate::format::Header::decode(bytes).is_ok()
-    }
-
-    /// Judges the bytes at the start of a frame; must never panic.
-    pub fn frame(bytes: &[u8]) -> bool {
-        crate::format::FrameHeader::decode(bytes).is_ok()
-    }
 }

@@ -5,6 +5,7 @@
 //! - Exit codes: 0 everything passed, 1 something failed, 2 wrong usage, 3 passed with tests skipped.
 
 mod check;
+mod fuzz;
 mod prove;
 mod sim;
 mod source;
@@ -30,6 +31,8 @@ enum Command {
     Test(test::Arguments),
     /// Simulated histories; `--seed N` replays and prints one
     Sim(sim::Arguments),
+    /// Damaged bytes for every decoder
+    Fuzz(fuzz::Arguments),
     /// The long evidence, resumable, one result line a check
     Prove(prove::Arguments),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&workspace, &arguments),
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Sim(arguments) => sim::run(&workspace, &arguments),
+        Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Prove(arguments) => prove::run(&workspace, &arguments),
     };
     ended.unwrap_or_else(|problem| fail(&problem))

@@ -25,6 +25,8 @@ pub struct Arguments {
 }
 
 const SEEDS: u32 = 2_000;
+/// Of each decoder.
+const EXECUTIONS: u32 = 10_000_000;
 const COLD_BUILD_MAX: Duration = Duration::from_secs(8 * 60);
 
 /// What a check has to say for itself: passed or not, and its figure.
@@ -32,7 +34,7 @@ type Outcome = Result<String, String>;
 type Check = fn(&Workspace) -> Outcome;
 
 /// The checks that are not tests with real clients.
-const OWN: &[(&str, Check)] = &[("simulation", simulation), ("cold-build", cold_build)];
+const OWN: &[(&str, Check)] = &[("simulation", simulation), ("fuzz", fuzz), ("cold-build", cold_build)];
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, String> {
     let names: Vec<&str> = OWN.iter().map(|(name, _)| *name).chain(rig::TESTS.iter().map(|test| test.name)).collect();
@@ -93,6 +95,15 @@ fn simulation(workspace: &Workspace) -> Outcome {
     match status.map_err(|error| format!("tarn-sim: {error}"))?.success() {
         true => Ok(format!("{SEEDS} seeds clean")),
         false => Err("a seed failed; it is named above".to_owned()),
+    }
+}
+
+fn fuzz(workspace: &Workspace) -> Outcome {
+    let mut command = workspace.command(workspace.program("tarn-fuzz"));
+    let status = command.args(["--executions", &EXECUTIONS.to_string()]).status();
+    match status.map_err(|error| format!("tarn-fuzz: {error}"))?.success() {
+        true => Ok(format!("{EXECUTIONS} executions of each decoder clean")),
+        false => Err("a decoder failed; what replays it is printed above".to_owned()),
     }
 }
 

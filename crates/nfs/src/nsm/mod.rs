@@ -9,7 +9,7 @@
 //!    here, the host name at least.
 
 mod notify;
-mod proto;
+pub mod proto;
 mod server;
 
 #[cfg(test)]

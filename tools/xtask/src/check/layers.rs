@@ -19,6 +19,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tarn-nfs", &["tarn-base", "tarn-vfs"]),
     ("tarn-filer", ALL),
     ("tarn-sim", ALL),
+    (
+        "tarn-fuzz",
+        &["tarn-base", "tarn-store", "tarn-wal", "tarn-data", "tarn-vfs", "tarn-engine", "tarn-nfs", "tarn-filer"],
+    ),
     ("tarn-nfsclient", &[]),
     ("tarn-bench", &["tarn-nfsclient"]),
     ("xtask", &[]),

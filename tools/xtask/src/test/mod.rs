@@ -21,10 +21,12 @@ pub struct Arguments {
     /// Install what tests need first (root); then any skip fails
     #[arg(long)]
     install: bool,
-    /// Only these stages: build, tests, check, simulation, clients
+    /// Only these stages: build, tests, check, simulation, fuzz, clients
     stages: Vec<String>,
 }
 
+/// Seconds for all decoders together in the fuzz stage.
+const FUZZ_SECONDS: u32 = 20;
 /// Fresh histories in the simulation stage.
 const SEEDS: u32 = 200;
 
@@ -35,6 +37,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("tests", programs::test),
     ("check", checks),
     ("simulation", simulation),
+    ("fuzz", fuzz),
     ("clients", clients),
 ];
 
@@ -112,6 +115,13 @@ fn simulation(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
     let mut command = workspace.command(workspace.program("tarn-sim"));
     let status = command.args(["run", "--seeds", &seeds]).status().map_err(|error| format!("tarn-sim: {error}"))?;
     tally.outcome(&format!("simulation of {seeds} seeds"), status.success());
+    Ok(())
+}
+
+fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
+    let mut command = workspace.command(workspace.program("tarn-fuzz"));
+    let status = command.args(["--seconds", &FUZZ_SECONDS.to_string()]).status();
+    tally.outcome("fuzz", status.map_err(|error| format!("tarn-fuzz: {error}"))?.success());
     Ok(())
 }
 

@@ -1,0 +1,112 @@
+//! `tarn-fuzz`: every decoder of bytes from outside, fed with damaged ones.
+//!
+//! - It knows nothing of coverage: valid bytes are made by the encoders, damaged, and their checksums put right, so
+//!   that damage gets behind them.
+//! - One line a target; status 1 on a finding, which is named with what replays it.
+
+mod campaign;
+mod chance;
+mod judge;
+mod memory;
+mod mutate;
+mod targets;
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use campaign::{Limits, unhex};
+use clap::Parser;
+use targets::Target;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+/// Feeds every decoder of bytes from outside with damaged ones
+#[derive(Parser)]
+#[command(name = "tarn-fuzz")]
+struct Arguments {
+    /// Only targets whose names begin so; repeatable
+    #[arg(long)]
+    target: Vec<String>,
+    /// Seconds for all targets together; without --executions, 60
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Executions of each target
+    #[arg(long)]
+    executions: Option<u64>,
+    /// The campaign to replay; a fresh one if not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run this one execution of the campaign
+    #[arg(long, requires = "seed", conflicts_with = "input")]
+    execution: Option<u64>,
+    /// Run this one input, hexadecimal
+    #[arg(long)]
+    input: Option<String>,
+    /// Targets at once
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Print the names of the targets and leave
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Gives the number of findings, or what is wrong with the arguments.
+fn run(arguments: &Arguments) -> Result<usize, String> {
+    let chosen = |target: &Target| {
+        arguments.target.is_empty() || arguments.target.iter().any(|name| target.name.starts_with(name.as_str()))
+    };
+    let targets: Vec<Target> = targets::all().into_iter().filter(chosen).collect();
+    if targets.is_empty() {
+        return Err("no target is called so; see --list".to_owned());
+    }
+    if arguments.list {
+        targets.iter().for_each(|target| println!("{}", target.name));
+        return Ok(0);
+    }
+    judge::catch_panics();
+    if let Some(input) = &arguments.input {
+        return replay(&targets[0], &unhex(input).ok_or("the input is not hexadecimal")?);
+    }
+    let seed = arguments.seed.unwrap_or_else(fresh);
+    if let Some(number) = arguments.execution {
+        let mut input = Vec::new();
+        campaign::input(&targets[0], &(targets[0].seeds)(), seed, number, &mut input);
+        return replay(&targets[0], &input);
+    }
+    let jobs = arguments.jobs.clamp(1, targets.len());
+    let seconds = arguments.seconds.or(arguments.executions.is_none().then_some(60.0));
+    let share = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0) * jobs as f64 / targets.len() as f64);
+    let limits = Limits { executions: arguments.executions, time: seconds.map(share) };
+    let count = targets.len();
+    println!("fuzz: {count} targets, seed {seed}");
+    let findings = campaign::run(targets, seed, limits, jobs);
+    println!("fuzz: {} passed, {findings} failed", count - findings);
+    Ok(findings)
+}
+
+fn replay(target: &Target, input: &[u8]) -> Result<usize, String> {
+    println!("{} bytes: {}", input.len(), campaign::hex(&input[..input.len().min(4096)]));
+    let judged = judge::judge(target, input);
+    match &judged {
+        Ok(true) => println!("{}: accepted", target.name),
+        Ok(false) => println!("{}: refused", target.name),
+        Err(fault) => println!("{}: {fault}", target.name),
+    }
+    Ok(usize::from(judged.is_err()))
+}
+
+fn fresh() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64)
+}
