@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_base::crypto::Key;
 use tarn_meta::mem::{MemDisk, MemOpener};
@@ -13,8 +14,12 @@ use tarn_store::local::LocalStore;
 use tarn_store::memory::MemoryStore;
 use tarn_store::sealed::SealedStore;
 
+/// An opener with chance of its own: two that draw the same numbers in the same millisecond would name their objects
+/// alike, which nobody's do who has the system's randomness.
 fn slate(store: Arc<dyn Store>) -> SlateOpener {
-    SlateOpener::new(store, "meta", support::world(7), SlateOptions::default())
+    static SEED: AtomicU64 = AtomicU64::new(7);
+    let seed = SEED.fetch_add(1 << 32, Ordering::Relaxed);
+    SlateOpener::new(store, "meta", support::world(seed), SlateOptions::default())
 }
 
 async fn check_slate(store: Arc<dyn Store>) {
