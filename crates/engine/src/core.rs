@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tarn_base::crypto::Key as Secret;
-use tarn_base::ids::{Ino, VolumeId};
+use tarn_base::ids::{Ino, Position, VolumeId};
 use tarn_base::world::World;
 use tarn_vfs::{Errno, HandleKey};
 use tarn_wal::{Log, LogError};
@@ -45,6 +45,8 @@ pub struct Identity {
     pub incarnation: u32,
     /// Counts all openings for writing; names segments.
     pub owner_epoch: u32,
+    /// Everything up to here is durable, in the store or in the log as they were opened.
+    pub recovered: Position,
     pub handle_key: HandleKey,
     /// Seals everything of the shard that is not a record.
     pub shard_key: Secret,
@@ -62,6 +64,8 @@ pub struct Health {
     pub store_full: AtomicBool,
     /// Another owner has claimed the shard: nothing is answered any more.
     pub deposed: AtomicBool,
+    /// The engine is closing: no operation changes anything any more. Changes under the gate.
+    pub closing: AtomicBool,
     /// Damage found so far: what and where, the first hundred.
     pub damage: Mutex<Vec<String>>,
 }

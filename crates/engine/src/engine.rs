@@ -67,6 +67,7 @@ impl Engine {
         let identity = Identity {
             incarnation: held.owner.incarnation,
             owner_epoch: held.owner.epoch,
+            recovered: state.position.max(log.appended()),
             handle_key: HandleKey(held.secrets.handle),
             shard_key: held.secrets.shard.clone(),
         };
@@ -149,6 +150,11 @@ impl Engine {
     pub async fn close(&self) -> Result<(), CheckpointError> {
         self.keeper.stop();
         self.reclaim.stop().await;
+        {
+            // Whatever would still change something comes after the last checkpoint, and is refused.
+            let _gate = self.core.gate.write();
+            self.core.health.closing.store(true, Ordering::Relaxed);
+        }
         let saved = self.last_checkpoints().await;
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;

@@ -44,8 +44,8 @@ impl Core {
         for place in &need.logged {
             let read = match self.log.read(*place) {
                 Ok(read) => read,
-                Err(_) if self.stack.load().version != stack.version => {
-                    // Trimmed, for the store has it now: begin again from the present.
+                Err(_) if self.stack.load().version != need.version => {
+                    // Trimmed, for the store has had it since the run: begin again from the present.
                     *pins = Pins::default();
                     return Ok(());
                 }

@@ -162,7 +162,7 @@ impl FileSystem for Engine {
 impl Core {
     /// Completes once `position` is on the log's medium.
     fn durable(self: &Arc<Self>, position: Position) -> Answer<()> {
-        if position <= self.log.durable() {
+        if self.pending(position) == Position::ZERO {
             return Answer::ok(());
         }
         let wait = self.log.wait(position);

@@ -140,13 +140,17 @@ impl Core {
         let mut pause = None;
         let begun = self.world.clock.steady();
         loop {
+            if need.log_room {
+                // Room comes from a checkpoint, which ends in an exchange.
+                pause = None;
+            }
             if need.log_room && self.world.clock.steady() - begun > self.config.log_wait {
                 return Err(Done::now(Errno::TryLater.into()));
             }
             if need.stale {
                 pins = Pins::default();
                 stale += 1;
-                if stale == 3 {
+                if stale >= 3 && pause.is_none() {
                     // Exchanges come faster than fetches: hold them up for one.
                     pause = Some(self.exchange_pause.read().await);
                 }
@@ -202,7 +206,7 @@ impl Core {
                     drop(guards);
                     locks.add(volume, ino, exclusive);
                 }
-                Err(Stop::Need) => return Err(tx.need),
+                Err(Stop::Need) => return Err(tx.into_need()),
             }
         }
     }
@@ -224,6 +228,9 @@ impl Core {
         };
         // Closing a generation waits for this: usage, log, overlay and outcome change within one.
         let gate = self.gate.read();
+        if self.health.closing.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(Err(Done::now(Errno::TryLater.into())));
+        }
         let open = self.stack.with(|stack| stack.open().number);
         if parts.on_open.is_some_and(|number| number != open) {
             return Err(Need { again: true, ..Need::default() });
@@ -326,7 +333,8 @@ impl Core {
 
     /// `position`, or nothing if it is durable already.
     pub fn pending(&self, position: Position) -> Position {
-        if position <= self.log.durable() { Position::ZERO } else { position }
+        // What was there at the opening is, though this log may never have held it.
+        if position <= self.log.durable().max(self.identity.recovered) { Position::ZERO } else { position }
     }
 }
 

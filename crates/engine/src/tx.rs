@@ -167,7 +167,8 @@ impl<'a> Tx<'a> {
             self.seen = self.seen.max(held.barrier);
             return Ok(held.value);
         }
-        if let Some(then) = &self.pins.stack {
+        // Not pointers: what a generation has removed, its own checkpoint may have made again.
+        if let Some(then) = self.pins.stack.as_ref().filter(|_| key.kind != Kind::Pointer) {
             let oldest = self.stack.oldest();
             let gone = then.generations.iter().filter(|generation| generation.number < oldest);
             if let Some(held) = gone.filter_map(|generation| generation.get(key)).next() {
@@ -307,12 +308,10 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Whether the store's view cannot hold anything of this inode yet.
+    /// Whether the store's view cannot hold anything of this inode yet: neither the present one nor, for it is older,
+    /// the one of what is pinned.
     pub fn is_fresh(&self, inode: &Inode) -> bool {
-        let floor = match &self.pins.stack {
-            Some(then) => then.generations.last().map(|generation| generation.after),
-            None => self.stack.generations.last().map(|generation| generation.after),
-        };
+        let floor = self.stack.generations.last().map(|generation| generation.after);
         inode.generation == Inode::PENDING || floor.is_some_and(|floor| inode.generation > floor)
     }
 
@@ -342,7 +341,14 @@ impl<'a> Tx<'a> {
         if !inode.has_cuts {
             return Ok(None);
         }
-        self.value(&Key::map(volume, ino), MapState::decode)
+        let key = Key::map(volume, ino);
+        let cuts = self.value(&key, MapState::decode)?;
+        if cuts.is_none() {
+            // Without them, bytes that were cut off would be shown again.
+            self.core.damaged(&key, "an inode has cuts that are not there");
+            return Err(Errno::Io.into());
+        }
+        Ok(cuts)
     }
 
     /// A record's plaintext, from RAM.

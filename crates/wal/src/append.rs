@@ -29,29 +29,30 @@ impl Log {
     /// `encode` only appends to the buffer; it runs under the log's lock and must be quick. It is not called when
     /// there is no room.
     pub fn append_with(&self, max: usize, encode: impl FnOnce(Position, &mut Vec<u8>)) -> Result<Appended, LogError> {
-        self.append_within(max, self.capacity() - self.reserve(), encode)
+        self.append_within(max, (self.capacity() - self.reserve(), self.options.buffered_max), encode)
     }
 
     /// As [`Log::append_with`], and may use the reserve: for what makes room - session images, a checkpoint's notes.
+    /// Never [`LogError::Busy`].
     pub fn append_reserved(
         &self,
         max: usize,
         encode: impl FnOnce(Position, &mut Vec<u8>),
     ) -> Result<Appended, LogError> {
-        self.append_within(max, self.capacity(), encode)
+        self.append_within(max, (self.capacity(), usize::MAX), encode)
     }
 
     fn append_within(
         &self,
         max: usize,
-        limit: u64,
+        limits: (u64, usize),
         encode: impl FnOnce(Position, &mut Vec<u8>),
     ) -> Result<Appended, LogError> {
         if max > ENTRY_SIZE_MAX {
             return Err(self.refused("an entry is longer than an entry may be"));
         }
         let mut state = self.state.lock();
-        let closed_one = self.make_room(&mut state, max, limit)?;
+        let closed_one = self.make_room(&mut state, max, limits)?;
         let position = Position(state.open.first.0 + u64::from(state.open.entries));
         let pushed = state.open.push(max, |out| encode(position, out));
         let (start, len) = pushed.map_err(|_| self.refused("an entry is longer than was said"))?;
@@ -70,8 +71,10 @@ impl Log {
         Ok(Appended { position, place })
     }
 
-    /// Sees to it that the open frame can take `len` more bytes; says whether a frame was closed for that.
-    fn make_room(&self, state: &mut State, len: usize, limit: u64) -> Result<bool, LogError> {
+    /// Sees to it that the open frame can take `len` more bytes, within `limits` of the ring and of memory; says
+    /// whether a frame was closed for that.
+    fn make_room(&self, state: &mut State, len: usize, limits: (u64, usize)) -> Result<bool, LogError> {
+        let (ring_max, buffered_max) = limits;
         if state.closed {
             return Err(self.refused("it is closed"));
         }
@@ -82,7 +85,7 @@ impl Log {
         if state.open.first.sequence() + u64::from(state.open.entries) >= Position::SEQUENCE_MAX {
             return Err(self.refused("its sequence numbers are used up; start again"));
         }
-        if state.buffered + ENTRY_HEADER + len > self.options.buffered_max {
+        if state.buffered + ENTRY_HEADER + len > buffered_max {
             return Err(LogError::Busy);
         }
         // Closing a frame early costs what its rounding costs, so room is judged for the case at hand.
@@ -91,7 +94,7 @@ impl Log {
             true => state.end() + crate::format::frame_extent(ENTRY_HEADER + len),
             false => state.open.offset + state.open.extent_with(len),
         };
-        if end - state.tail > limit {
+        if end - state.tail > ring_max {
             return Err(LogError::Full);
         }
         if close {

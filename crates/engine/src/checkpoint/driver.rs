@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tarn_wal::LogError;
+
 use super::{CheckpointError, Keeper};
 use crate::fetch::either;
 
@@ -28,9 +30,14 @@ impl Keeper {
         while !self.stopping() {
             let wait = match self.due_in() {
                 Duration::ZERO => {
-                    if let Err(error) = self.close() {
-                        self.core.log_failed(&error);
-                        return;
+                    match self.close() {
+                        Ok(_) => {}
+                        // A checkpoint of what is closed already makes room.
+                        Err(LogError::Full | LogError::Busy) => self.core.world.clock.sleep(FIRST_PAUSE).await,
+                        Err(error) => {
+                            self.core.log_failed(&error);
+                            return;
+                        }
                     }
                     continue;
                 }
@@ -80,7 +87,7 @@ impl Keeper {
                 }
                 Ok(None) => self.closed.notified().await,
                 Err(CheckpointError::Deposed) => return,
-                Err(CheckpointError::Log(error)) => {
+                Err(CheckpointError::Log(error)) if !matches!(error, LogError::Full | LogError::Busy) => {
                     self.core.log_failed(&error);
                     return;
                 }

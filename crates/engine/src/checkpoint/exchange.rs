@@ -42,12 +42,7 @@ impl Keeper {
     }
 
     /// Shows a generation that turned out to be in the store.
-    pub(super) async fn adopt(
-        &self,
-        turn: &mut Turn,
-        number: u64,
-        closed: &Closed,
-    ) -> Result<Done, CheckpointError> {
+    pub(super) async fn adopt(&self, turn: &mut Turn, number: u64, closed: &Closed) -> Result<Done, CheckpointError> {
         let view = self.ready(turn).await?.view();
         {
             let _pause = self.core.exchange_pause.write().await;
@@ -73,8 +68,15 @@ impl Keeper {
                 // remembered outcomes; waiting would lose the service.
                 tracing::warn!("the log is too full for the session image; it is trimmed first");
                 log.trim(upto)?;
-                let position = self.core.append_session_image()?;
-                log.wait(position).await?;
+                match self.core.append_session_image() {
+                    Ok(position) => log.wait(position).await?,
+                    Err(LogError::Full | LogError::Busy) => {
+                        tracing::error!(
+                            "the log has no room for session state: a crash before the next checkpoint loses it"
+                        );
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             }
             Err(error) => return Err(error.into()),
         }
