@@ -168,7 +168,11 @@ impl Entry {
             entry.keys.push((key, set.then(|| Bytes::copy_from_slice(&value))));
         }
         for _ in 0..take.count(28)? {
-            entry.discards.push((VolumeId(take.u32()?), Ino(take.u64()?), take.u64()?..take.u64()?));
+            let (volume, map, records) = (VolumeId(take.u32()?), Ino(take.u64()?), take.u64()?..take.u64()?);
+            if records.start > records.end {
+                return Err(DecodeError::Range("records to be discarded"));
+            }
+            entry.discards.push((volume, map, records));
         }
         for _ in 0..take.count(1)? {
             entry.session.push(take_session(&mut take)?);
@@ -301,5 +305,13 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Entry::decode(&Bytes::copy_from_slice(&bytes[..len])).is_err());
         }
+    }
+    #[test]
+    fn a_discard_that_ends_before_it_begins_is_refused() {
+        let discard = |records| Entry { discards: vec![(VolumeId(1), Ino(5), records)], ..Entry::default() };
+        let decoded = |records| Entry::decode(&Bytes::from(discard(records).encode().head)).map(|(entry, _)| entry);
+        assert_eq!(decoded(7..7), Ok(discard(7..7)));
+        let reversed = Range { start: 8, end: 7 };
+        assert_eq!(decoded(reversed), Err(DecodeError::Range("records to be discarded")));
     }
 }

@@ -8,6 +8,8 @@ pub mod config;
 #[cfg(test)]
 mod conformance;
 mod core;
+#[doc(hidden)]
+pub mod decoders;
 mod engine;
 mod entry;
 mod error;

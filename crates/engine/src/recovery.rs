@@ -208,7 +208,7 @@ impl Rebuilt {
             }
             (Kind::Volume, Some(value)) => {
                 let id = VolumeId(key.a as u32);
-                self.next_volume = self.next_volume.max(id.0 + 1);
+                self.next_volume = self.next_volume.max(id.0.saturating_add(1));
                 let record = VolumeRecord::decode(value)?;
                 let usage = self.volumes.get(&id).map(|found| found.usage.clone()).unwrap_or_default();
                 self.volumes.insert(id, Found { record, usage });

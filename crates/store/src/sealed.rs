@@ -23,6 +23,8 @@ use tarn_base::world::Random;
 use crate::contract::{ObjectInfo, PutMode, Store, StoreError, StoreResult, Version};
 use crate::name;
 
+#[doc(hidden)]
+pub mod decoders;
 mod format;
 
 use format::{CHUNK_SIZE, HEADER_SIZE, Header};
