@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tarn_base::ids::Position;
 
-use crate::checkpoint::Done;
+use crate::checkpoint::{Done, Totals};
 use crate::engine::Engine;
 use crate::fsck::{self, FsckCounts, FsckError, FsckReport};
 use crate::reclaim::{ReclaimError, Reclaimed, SegmentTotals};
@@ -45,6 +45,7 @@ pub struct Status {
     /// Newest first; the first is open.
     pub generations: Vec<GenerationStatus>,
     pub last_checkpoint: Done,
+    pub checkpoints: Totals,
     /// What keeps checkpoints from succeeding.
     pub checkpoint_error: Option<String>,
     pub key_cache: CacheStatus,
@@ -82,6 +83,7 @@ impl Engine {
             log_capacity: core.log.capacity(),
             generations: generations.collect(),
             last_checkpoint,
+            checkpoints: self.keeper.totals(),
             checkpoint_error,
             key_cache: CacheStatus {
                 entries: keys.len() as u64,

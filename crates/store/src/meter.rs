@@ -7,9 +7,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tarn_base::world::Clock;
 
 use crate::contract::{ObjectInfo, PutMode, Store, StoreError, StoreResult, Version};
 use crate::operation::Kind;
@@ -74,6 +76,8 @@ pub struct Counts {
     pub calls: u64,
     /// Bytes of objects, sent or received, of calls that succeeded.
     pub bytes: u64,
+    /// Time of calls that came to an end, with success or without; 0 of a meter without a clock.
+    pub microseconds: u64,
     /// By [`Trouble`], in its order.
     pub troubles: [u64; Trouble::ALL.len()],
 }
@@ -93,6 +97,7 @@ impl Counts {
 struct Counters {
     calls: AtomicU64,
     bytes: AtomicU64,
+    microseconds: AtomicU64,
     troubles: [AtomicU64; Trouble::ALL.len()],
 }
 
@@ -115,6 +120,7 @@ impl Meter {
         Counts {
             calls: load(&counters.calls),
             bytes: load(&counters.bytes),
+            microseconds: load(&counters.microseconds),
             troubles: std::array::from_fn(|at| load(&counters.troubles[at])),
         }
     }
@@ -127,7 +133,8 @@ impl Meter {
 }
 
 impl Counters {
-    fn end<T>(&self, answer: StoreResult<T>, bytes: impl Fn(&T) -> usize) -> StoreResult<T> {
+    fn end<T>(&self, answer: StoreResult<T>, took: Duration, bytes: impl Fn(&T) -> usize) -> StoreResult<T> {
+        self.microseconds.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         match &answer {
             Ok(value) => self.bytes.fetch_add(bytes(value) as u64, Ordering::Relaxed),
             Err(error) => self.troubles[Trouble::of(error) as usize].fetch_add(1, Ordering::Relaxed),
@@ -140,6 +147,7 @@ impl Counters {
 pub struct MeterStore {
     inner: Arc<dyn Store>,
     meter: Arc<Meter>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl fmt::Debug for MeterStore {
@@ -150,39 +158,59 @@ impl fmt::Debug for MeterStore {
 
 impl MeterStore {
     pub fn new(inner: Arc<dyn Store>) -> MeterStore {
-        MeterStore { inner, meter: Arc::default() }
+        MeterStore { inner, meter: Arc::default(), clock: None }
+    }
+
+    /// Also counts the time that calls take, by `clock`.
+    pub fn timed(inner: Arc<dyn Store>, clock: Arc<dyn Clock>) -> MeterStore {
+        MeterStore { clock: Some(clock), ..MeterStore::new(inner) }
     }
 
     pub fn meter(&self) -> Arc<Meter> {
         self.meter.clone()
+    }
+
+    async fn measure<T>(
+        &self,
+        kind: Kind,
+        call: impl Future<Output = StoreResult<T>>,
+        bytes: impl Fn(&T) -> usize,
+    ) -> StoreResult<T> {
+        let counters = self.meter.begin(kind);
+        let begun = self.now();
+        let answer = call.await;
+        counters.end(answer, self.now().saturating_sub(begun), bytes)
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.as_ref().map_or(Duration::ZERO, |clock| clock.steady())
     }
 }
 
 #[async_trait]
 impl Store for MeterStore {
     async fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> StoreResult<Version> {
-        let counters = self.meter.begin(Kind::Put);
         let size = bytes.len();
-        counters.end(self.inner.put(name, bytes, mode).await, |_| size)
+        self.measure(Kind::Put, self.inner.put(name, bytes, mode), |_| size).await
     }
 
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
-        self.meter.begin(Kind::Get).end(self.inner.get(name).await, |(bytes, _)| bytes.len())
+        self.measure(Kind::Get, self.inner.get(name), |(bytes, _)| bytes.len()).await
     }
 
     async fn get_range(&self, name: &str, range: Range<u64>) -> StoreResult<Bytes> {
-        self.meter.begin(Kind::GetRange).end(self.inner.get_range(name, range).await, Bytes::len)
+        self.measure(Kind::GetRange, self.inner.get_range(name, range), Bytes::len).await
     }
 
     async fn head(&self, name: &str) -> StoreResult<ObjectInfo> {
-        self.meter.begin(Kind::Head).end(self.inner.head(name).await, |_| 0)
+        self.measure(Kind::Head, self.inner.head(name), |_| 0).await
     }
 
     async fn delete(&self, name: &str) -> StoreResult<()> {
-        self.meter.begin(Kind::Delete).end(self.inner.delete(name).await, |()| 0)
+        self.measure(Kind::Delete, self.inner.delete(name), |()| 0).await
     }
 
     async fn list(&self, prefix: &str) -> StoreResult<Vec<ObjectInfo>> {
-        self.meter.begin(Kind::List).end(self.inner.list(prefix).await, |_| 0)
+        self.measure(Kind::List, self.inner.list(prefix), |_| 0).await
     }
 }

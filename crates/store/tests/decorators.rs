@@ -132,6 +132,19 @@ async fn meter_counts_calls_bytes_and_troubles() {
 }
 
 #[tokio::test]
+async fn a_meter_with_a_clock_counts_time() {
+    let (_, world) = world();
+    let slow = |_: Operation<'_>| Fault { delay: Duration::from_secs(2), effect: Effect::None };
+    let slow = FaultStore::new(memory(&world), world.clock.clone(), Arc::new(slow));
+    let store = MeterStore::timed(Arc::new(slow), world.clock.clone());
+    store.get("x").await.unwrap_err();
+    store.get("x").await.unwrap_err();
+    let meter = store.meter();
+    assert_eq!(meter.counts(Kind::Get).microseconds, 4_000_000);
+    assert_eq!(meter.counts(Kind::Put).microseconds, 0);
+}
+
+#[tokio::test]
 async fn a_fault_does_what_it_says() {
     let (clock, world) = world();
     let (store, _) = failing(&world, 1, Effect::After);

@@ -93,6 +93,17 @@ pub struct Done {
     pub took: Duration,
 }
 
+/// Sums over the checkpoints of this opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Those that succeeded; `took` and `bytes` are theirs.
+    pub count: u64,
+    pub failures: u64,
+    pub took: Duration,
+    /// Bytes of segment objects.
+    pub bytes: u64,
+}
+
 /// State that only the running checkpoint touches.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -123,6 +134,7 @@ pub struct Keeper {
     stopping: AtomicBool,
     /// The last checkpoint's error, until one succeeds; and what the last success did.
     last: Mutex<(Option<String>, Done)>,
+    totals: Mutex<Totals>,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -162,12 +174,17 @@ impl Keeper {
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             last: Mutex::default(),
+            totals: Mutex::default(),
         })
     }
 
     /// The error that keeps checkpoints from succeeding, and what the last success did.
     pub fn last(&self) -> (Option<String>, Done) {
         self.last.lock().clone()
+    }
+
+    pub fn totals(&self) -> Totals {
+        *self.totals.lock()
     }
 
     /// Closes the open generation, if anything is in it, and brings everything closed into the store.
@@ -268,12 +285,17 @@ impl Keeper {
         let full = matches!(outcome, Err(CheckpointError::Full(_)));
         self.core.health.store_full.store(full, Ordering::Relaxed);
         let mut last = self.last.lock();
+        let mut totals = self.totals.lock();
         match outcome {
             Ok(done) => {
+                totals.count += 1;
+                totals.took += done.took;
+                totals.bytes += done.bytes;
                 *last = (None, *done);
                 tracing::debug!(position = %done.position, keys = done.keys, records = done.records, "checkpoint");
             }
             Err(error) => {
+                totals.failures += 1;
                 tracing::warn!(%error, "a checkpoint failed");
                 last.0 = Some(error.to_string());
                 if matches!(error, CheckpointError::Deposed) {
