@@ -56,7 +56,9 @@ pub enum AdminError {
     NoVolume(String),
     #[error("a volume named {0} exists already; choose another name")]
     Exists(String),
-    #[error("{0:?} is no name for a volume: use 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit")]
+    #[error(
+        "{0:?} is no name for a volume: use 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit"
+    )]
     BadName(String),
     #[error("{0}")]
     BadSetting(String),
@@ -66,13 +68,18 @@ pub enum AdminError {
 
 impl VolumeSpec {
     fn check(&self) -> Result<(), AdminError> {
-        let name = self.name.as_bytes();
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-        let first = name.first().is_some_and(u8::is_ascii_alphanumeric);
-        if !first || name.len() > 64 || !name.iter().all(plain) {
-            return Err(AdminError::BadName(self.name.clone()));
-        }
+        check_name(&self.name)?;
         check_settings(&self.settings)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), AdminError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let first = name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
+    if first && name.len() <= 64 && name.bytes().all(plain) {
+        Ok(())
+    } else {
+        Err(AdminError::BadName(name.to_owned()))
     }
 }
 
@@ -211,9 +218,15 @@ impl Engine {
 
     /// Brings the volume of this name back that was deleted last.
     pub async fn undelete_volume(&self, name: &str) -> Result<(), AdminError> {
+        self.undelete_volume_as(name, name).await
+    }
+
+    /// As [`Engine::undelete_volume`], under the name `new_name`: for when another volume has taken the old one.
+    pub async fn undelete_volume_as(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
+        check_name(new_name)?;
         let _admin = self.core.admin.lock().await;
-        if self.find_volume(name).is_ok() {
-            return Err(AdminError::Exists(name.into()));
+        if self.find_volume(new_name).is_ok() {
+            return Err(AdminError::Exists(new_name.into()));
         }
         let found = {
             let deleted = self.core.deleted.lock();
@@ -221,7 +234,8 @@ impl Engine {
             named.max_by_key(|(_, (record, _))| record.deleted).map(|(id, held)| (*id, held.clone()))
         };
         let Some((id, (record, usage))) = found else { return Err(AdminError::NoVolume(name.into())) };
-        let record = VolumeRecord { deleted: None, ..record };
+        let name = Bytes::copy_from_slice(new_name.as_bytes());
+        let record = VolumeRecord { name, deleted: None, ..record };
         self.settle(PutVolume { id, record: record.clone(), root: None }).await?;
         self.core.deleted.lock().remove(&id);
         self.core.mount_volume(id, record, usage).map_err(AdminError::Refused)
