@@ -116,6 +116,15 @@ impl SealedStore {
         open(name, seal, last, &sealed).map(drop)
     }
 
+    async fn get_once(&self, name: &str) -> StoreResult<(Bytes, Version)> {
+        let (stored, version) = self.inner.get(name).await?;
+        let size = format::plain_size(stored.len() as u64);
+        let size = size.ok_or_else(|| damaged(name, "its size is none of a sealed object"))?;
+        let header = Header::decode(&stored[..HEADER_SIZE as usize]).map_err(|error| damaged(name, error))?;
+        let seal = self.seal(header, size);
+        Ok((open(name, &seal, 0, &stored[HEADER_SIZE as usize..])?, version))
+    }
+
     async fn try_range(&self, name: &str, seal: &Seal, range: Range<u64>) -> StoreResult<Bytes> {
         if range.start > range.end || range.end > seal.size {
             self.check_end(name, seal).await?;
@@ -169,13 +178,15 @@ impl Store for SealedStore {
         Ok(version)
     }
 
+    /// What does not open is read again: the copy on the way may be bad, the object right.
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
-        let (stored, version) = self.inner.get(name).await?;
-        let size = format::plain_size(stored.len() as u64);
-        let size = size.ok_or_else(|| damaged(name, "its size is none of a sealed object"))?;
-        let header = Header::decode(&stored[..HEADER_SIZE as usize]).map_err(|error| damaged(name, error))?;
-        let seal = self.seal(header, size);
-        Ok((open(name, &seal, 0, &stored[HEADER_SIZE as usize..])?, version))
+        let mut tries = 1;
+        loop {
+            match self.get_once(name).await {
+                Err(StoreError::Damaged(..)) if tries < TRIES => tries += 1,
+                result => return result,
+            }
+        }
     }
 
     async fn get_range(&self, name: &str, range: Range<u64>) -> StoreResult<Bytes> {
@@ -188,9 +199,12 @@ impl Store for SealedStore {
         }
         let mut tries = 1;
         loop {
-            let seal = self.read_seal(name).await?;
-            match self.try_range(name, &seal, range.clone()).await {
-                Ok(bytes) => {
+            let read = match self.read_seal(name).await {
+                Ok(seal) => self.try_range(name, &seal, range.clone()).await.map(|bytes| (seal, bytes)),
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok((seal, bytes)) => {
                     self.remember(name, seal);
                     return Ok(bytes);
                 }

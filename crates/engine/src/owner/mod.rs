@@ -61,7 +61,16 @@ impl Register {
     }
 
     /// The present record; `None` if there is none.
+    ///
+    /// A record that is not understood is read again before that is believed: the copy on the way may be bad.
     pub async fn read(&self) -> Result<Option<Held>, OwnerError> {
+        match self.read_once().await {
+            Err(OwnerError::Record(_)) => self.read_once().await,
+            result => result,
+        }
+    }
+
+    async fn read_once(&self) -> Result<Option<Held>, OwnerError> {
         match self.store.get(NAME).await {
             Ok((bytes, version)) => {
                 let (owner, secrets) = Owner::decode(&bytes, &self.master)?;
