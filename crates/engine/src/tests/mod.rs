@@ -4,4 +4,5 @@ mod checkpoint;
 mod fsck;
 mod opening;
 mod reclaim;
+mod review;
 mod survival;
