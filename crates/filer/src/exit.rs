@@ -27,6 +27,8 @@ pub enum Stop {
         "{what} address {address} is not permitted to this user; use a port above 1023 with {flag}, or start as root"
     )]
     AddressNotPermitted { what: &'static str, address: String, flag: &'static str },
+    #[error("port 111 of {address} is not permitted to this user; start as root, or leave --portmap out")]
+    PortmapNotPermitted { address: String },
     #[error("{what} address {address} cannot be used: {reason}; choose another with {flag}")]
     AddressUnusable { what: &'static str, address: String, flag: &'static str, reason: String },
 
@@ -62,7 +64,7 @@ pub enum Stop {
     )]
     KeyNeeded { store: String },
     #[error(
-        "{store} holds data but its key is not at {path}; bring it back with `tarn key import` and the recovery code"
+        "{store} holds data but its key is not at {path}; bring it back with `tarn key import` and the recovery code, or give TARN_PASSPHRASE if it was created with one"
     )]
     KeyMissing { store: String, path: PathBuf },
     #[error("this is not a recovery code: {0}; compare it with what the first start or `tarn key export` printed")]
@@ -107,7 +109,7 @@ impl Stop {
             Stop::ConfigInvalid { .. } => 11,
             Stop::ValueInvalid { .. } => 12,
             Stop::AddressInUse { .. } => 20,
-            Stop::AddressNotPermitted { .. } => 21,
+            Stop::AddressNotPermitted { .. } | Stop::PortmapNotPermitted { .. } => 21,
             Stop::AddressUnusable { .. } => 22,
             Stop::PathNotPermitted { .. } => 30,
             Stop::SecondServer { .. } => 31,

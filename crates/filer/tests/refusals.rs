@@ -9,6 +9,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
+use common::server::Server;
 use common::{Place, output, stderr};
 
 /// A code as the first start would print it, and another one.
@@ -91,6 +92,11 @@ fn what_this_user_may_not() {
         let text = "tarn: the NFS address 127.0.0.1:1 is not permitted to this user; use a port above 1023 with --nfs, or \
                     start as root\n";
         assert_eq!(run(&["serve", "--nfs", "127.0.0.1:1", "--data", "open/data"]), (Some(21), text.to_owned()));
+    }
+    if least.trim().parse::<u16>().unwrap_or(1024) > 111 {
+        let text = "tarn: port 111 of 127.0.0.1 is not permitted to this user; start as root, or leave --portmap out\n";
+        let args = ["serve", "--nfs", "127.0.0.1:0", "--portmap", "--data", "open/data"];
+        assert_eq!(run(&args), (Some(21), text.to_owned()));
     }
     assert_eq!(fs::read_dir(place.path("open")).unwrap().count(), 0);
 }
@@ -238,6 +244,31 @@ fn a_new_store_elsewhere_without_a_key() {
     );
 }
 
+/// An empty directory where a store was is a disk that is not mounted, not a place for a new store.
+#[test]
+fn a_log_whose_store_is_not_there() {
+    let place = Place::new();
+    Server::start(&place, &[]).stop();
+    fs::rename(place.path("tarn-data/objects"), place.path("away")).unwrap();
+    let log = place.shown("tarn-data/log/tarn.log");
+    let args = ["serve", "--config", "small.toml"];
+    let text = |store: &str| {
+        format!(
+            "the log {log} cannot be used: it belongs to another store, and file://{store} holds nothing; bring its store \
+             back (is the disk mounted?), or choose another place for the log with --log"
+        )
+    };
+    refused(&place, &args, 53, &text(&place.shown("tarn-data/objects")));
+    fs::create_dir(place.path("tarn-data/objects")).unwrap();
+    refused(&place, &args, 53, &text(&place.shown("tarn-data/objects")));
+    let store = format!("file://{}", place.shown("elsewhere"));
+    let other = [&args[..], &["--store", &store, "--key-file", "other"]].concat();
+    refused(&place, &other, 53, &text(&place.shown("elsewhere")));
+    fs::remove_dir(place.path("tarn-data/objects")).unwrap();
+    fs::rename(place.path("away"), place.path("tarn-data/objects")).unwrap();
+    Server::start(&place, &[]).stop();
+}
+
 #[test]
 fn a_store_that_cannot_be_named_so() {
     refused(
@@ -283,7 +314,7 @@ fn recovery_codes_that_are_none() {
         &["key", "import"],
         "",
         45,
-        "this is not a recovery code: it has 56 letters and digits; compare it with what the first start or `tarn key \
+        "this is not a recovery code: a code has 56 letters and digits; compare it with what the first start or `tarn key \
          export` printed",
     );
 }

@@ -35,7 +35,7 @@ pub fn encode(key: &Key) -> String {
 pub fn decode(text: &str) -> Outcome<Key> {
     let symbols: String = text.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
     if symbols.chars().count() != SYMBOLS {
-        return Err(Stop::RecoveryCodeInvalid("it has 56 letters and digits"));
+        return Err(Stop::RecoveryCodeInvalid("a code has 56 letters and digits"));
     }
     let bytes = alphabet()
         .decode(symbols.as_bytes())

@@ -9,13 +9,13 @@ use tarn_meta::slate::SlateOptions;
 use tarn_store::meter::Meter;
 use tarn_store::url::StoreUrl;
 use tarn_vfs::{FileSystem, VolumeSettings};
-use tarn_wal::{LogDevice, Wake};
+use tarn_wal::{FileDevice, Log, LogDevice, LogError, Wake};
 use zeroize::Zeroizing;
 
 use super::parts::{self, Metered};
 use super::{Node, offline};
 use crate::config::Settings;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{Outcome, Stop, path_stop};
 use crate::keys::{self, Found, Secrets, code};
 use crate::place::{self, Judged};
 use crate::sizes::show_size;
@@ -40,6 +40,9 @@ pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake
     let store = parts::existing_store(settings, world)?;
     let state = parts::store_state(settings, store.as_ref()).await?;
     let found = keys::find(settings, &Secrets::from_environment(), &state, &*world.random)?;
+    if !state.holds_data {
+        judge_log_of_nothing(settings, &found)?;
+    }
     if let Some(Metered { store, .. }) = &store {
         judge_owner(settings, store.clone(), &found, world).await?;
     }
@@ -154,23 +157,42 @@ async fn judge_owner(
     }
 }
 
+/// A store that is new has a new log. A log that is in use beside a store that is empty means that the store is not
+/// there, for example because its disk is not mounted: nothing is made in its place.
+fn judge_log_of_nothing(settings: &Settings, found: &Found) -> Outcome<()> {
+    let path = parts::log_path(settings);
+    let device = match FileDevice::open_read_only(&path) {
+        Ok(device) => device,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(path_stop(&path, "--log", &error)),
+    };
+    match Log::open(Arc::new(device), &found.key) {
+        Err(LogError::Blank { .. }) => Ok(()),
+        Ok(_) | Err(LogError::WrongKey { .. }) => {
+            let store = settings.store.show();
+            let reason = format!(
+                "it belongs to another store, and {store} holds nothing; bring its store back (is the disk mounted?), \
+                 or choose another place for the log with --log"
+            );
+            Err(Stop::LogForeign { path, reason })
+        }
+        Err(error) => Err(offline::log_stop(settings, &error)),
+    }
+}
+
 fn words(report: &RecoveryReport, created: bool) -> String {
     if created {
         return format!("created a new store with the volume {FIRST_VOLUME}");
     }
-    let orphans = match report.orphans {
-        0 => String::new(),
-        count => format!("; {count} unfinished objects were removed"),
-    };
     if report.taken {
-        return format!("took the store over as it was at {}{orphans}", report.position);
+        return format!("took the store over as it was at {}", report.position);
     }
     if report.clean && report.entries == 0 {
-        return format!("recovered after a clean stop: the store holds everything, up to {}{orphans}", report.last);
+        return format!("recovered after a clean stop: the store holds everything, up to {}", report.last);
     }
     let how = if report.clean { "a clean stop" } else { "an unclean end" };
     format!(
-        "recovered after {how}: {} changes ({}) came from the log, the last at {}{orphans}",
+        "recovered after {how}: {} changes ({}) came from the log, the last at {}",
         report.entries,
         show_size(report.bytes),
         report.last

@@ -52,9 +52,14 @@ impl PortmapSockets {
         let flag = "--nfs, or leave --portmap out";
         let address = SocketAddr::new(settings.nfs.ip(), PORTMAP_PORT);
         let nfs = nfs.local_addr().unwrap_or(settings.nfs);
+        // Its port is fixed: advice to take another would be none.
+        let refused = |stop: Stop| match stop {
+            Stop::AddressNotPermitted { .. } => Stop::PortmapNotPermitted { address: address.ip().to_string() },
+            other => other,
+        };
         Ok(PortmapSockets {
-            tcp: tcp("the portmap", address, flag)?,
-            udp: udp("the portmap", address, flag)?,
+            tcp: tcp("the portmap", address, flag).map_err(refused)?,
+            udp: udp("the portmap", address, flag).map_err(refused)?,
             nfs_udp: udp("the NFS", nfs, "--nfs")?,
         })
     }
