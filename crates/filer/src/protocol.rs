@@ -33,6 +33,7 @@ pub enum Request {
     },
     UndeleteVolume {
         name: String,
+        new_name: String,
     },
     Checkpoint,
     Fsck {
@@ -79,7 +80,7 @@ pub struct Progress {
 }
 
 /// A volume in a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct VolumeView {
     pub id: u32,
     pub name: String,
@@ -199,6 +200,13 @@ pub struct CheckpointStatus {
     pub failing: Option<String>,
     /// The store holds everything up to here.
     pub position: String,
+    /// Since the start.
+    pub count: u64,
+    pub failures: u64,
+    /// Sums over those that succeeded.
+    pub microseconds: u64,
+    pub bytes: u64,
+    pub last_microseconds: u64,
     /// What the last one brought to the store.
     pub last_keys: u64,
     pub last_records: u64,
@@ -233,8 +241,13 @@ pub struct RequestStatus {
     /// "get", "put", ...
     pub kind: String,
     pub count: u64,
+    /// All of `troubles`.
     pub errors: u64,
+    /// (what, how often), of those that occurred.
+    pub troubles: Vec<(String, u64)>,
     pub bytes: u64,
+    /// Sum over those that were answered, with success or without.
+    pub microseconds: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

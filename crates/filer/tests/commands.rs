@@ -49,12 +49,24 @@ fn volumes_live_and_die_while_the_server_runs() {
     assert!(deleted.status.success(), "{}", stderr(&deleted));
     assert!(run(&place, &["volume", "list"]).contains("deleted"));
     assert_eq!(client.read(&root, 0, 1), Err(70), "handles of a deleted volume are stale");
-    run(&place, &["volume", "undelete", "second"]);
+    run(&place, &["volume", "create", "second", "--record-size", "8KiB"]);
+    assert!(run(&place, &["volume", "show", "second"]).contains("record size       8 KiB"), "the one that lives");
+    let taken = refused(&place, &["volume", "undelete", "second"]);
+    assert!(taken.contains("a volume named second is there") && taken.contains("--as NAME"), "{taken}");
+    assert!(refused(&place, &["volume", "undelete", "second", "--as", "a/b"]).contains("no name for a volume"));
+    assert!(refused(&place, &["volume", "undelete", "vol", "--as", "new"]).contains("no deleted volume"));
+    run(&place, &["volume", "undelete", "second", "--as", "third"]);
     assert_eq!(client.get(&root, "file"), b"content");
+    assert!(run(&place, &["volume", "show", "third"]).contains("record size       4 KiB"));
     server.stop();
     let server = Server::start(&place, &[]);
-    assert!(run(&place, &["volume", "list"]).contains("second"));
+    assert!(run(&place, &["volume", "list"]).contains("third"));
+    assert_eq!(client_of(&server, "/third").get(&root, "file"), b"content");
     server.stop();
+}
+
+fn client_of(server: &Server, export: &str) -> common::nfs::Client {
+    common::nfs::Client::mount(server.nfs, export)
 }
 
 #[test]
@@ -88,7 +100,21 @@ fn a_server_says_how_it_is() {
         text
     };
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    run(&place, &["checkpoint"]);
+    run(&place, &["volume", "create", "twice"]);
+    run(&place, &["volume", "delete", "twice", "--yes"]);
+    run(&place, &["volume", "create", "twice"]);
     let metrics = get("/metrics");
+    let mut rows: Vec<&str> =
+        metrics.lines().filter(|line| line.starts_with("tarn_")).filter_map(|line| line.split(' ').next()).collect();
+    rows.sort_unstable();
+    let repeated: Vec<_> = rows.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(repeated.is_empty(), "Prometheus refuses a scrape with a row twice: {repeated:?}");
+    for name in ["tarn_checkpoints_total ", "tarn_checkpoint_seconds_total ", "tarn_store_seconds_total{kind=\"put\"} "]
+    {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+        assert!(value.parse::<f64>().unwrap() > 0.0, "{name}{value}");
+    }
     assert!(metrics.contains("tarn_operation_seconds_count{program=\"nfs\",procedure=\"WRITE\"} 1"), "{metrics}");
     assert!(metrics.contains("tarn_store_requests_total{kind=\"put\"}"), "{metrics}");
     assert!(get("/status").contains("\"checkpoint\""));

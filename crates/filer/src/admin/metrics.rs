@@ -35,9 +35,18 @@ impl Collector for Scrape {
         let out = &mut encoder;
         gauges(out, status)?;
         let volumes = |value: fn(&crate::protocol::VolumeView) -> u64| {
-            status.volumes.iter().map(move |volume| (vec![("volume", volume.name.clone())], value(volume))).collect()
+            // Of volumes that were deleted several may have one name, and a scrape with a row twice is refused whole.
+            let present = status.volumes.iter().filter(|volume| volume.deleted_ms.is_none());
+            present.map(move |volume| (vec![("volume", volume.name.clone())], value(volume))).collect()
         };
         family(out, "volume_used_bytes", "Logical bytes of a volume", true, volumes(|view| view.used_bytes))?;
+        family(
+            out,
+            "volume_limit_bytes",
+            "Size limit of a volume, 0 if none",
+            true,
+            volumes(|view| view.size_limit.unwrap_or(0)),
+        )?;
         family(out, "volume_used_inodes", "Files and directories of a volume", true, volumes(|view| view.used_inodes))?;
         let caches = |value: fn(&crate::protocol::CacheStatus) -> u64| {
             status.caches.iter().map(move |cache| (vec![("cache", cache.name.clone())], value(cache))).collect()
@@ -45,6 +54,7 @@ impl Collector for Scrape {
         family(out, "cache_entries", "What a cache holds", true, caches(|cache| cache.entries))?;
         family(out, "cache_bytes", "Memory of a cache", true, caches(|cache| cache.bytes))?;
         family(out, "cache_capacity_bytes", "Memory it may use", true, caches(|cache| cache.capacity_bytes))?;
+        checkpoints(out, status)?;
         requests(out, status)?;
         operations(out, status)
     }
@@ -89,12 +99,45 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
     Ok(())
 }
 
+fn checkpoints(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
+    let checkpoint = &status.checkpoint;
+    let counters: &[(&str, &str, u64)] = &[
+        ("checkpoints", "Checkpoints that succeeded", checkpoint.count),
+        ("checkpoint_failures", "Checkpoints that failed", checkpoint.failures),
+        ("checkpoint_bytes", "Bytes of data that they brought to the store", checkpoint.bytes),
+    ];
+    for (name, help, value) in counters {
+        let counter = ConstCounter::new(*value);
+        counter.encode(out.encode_descriptor(name, help, None, counter.metric_type())?)?;
+    }
+    let took = ConstCounter::new(checkpoint.microseconds as f64 / 1e6);
+    took.encode(out.encode_descriptor("checkpoint_seconds", "Time they took", None, took.metric_type())?)?;
+    let last = ConstGauge::new(checkpoint.last_microseconds as f64 / 1e6);
+    last.encode(out.encode_descriptor("checkpoint_last_seconds", "Time the last one took", None, last.metric_type())?)
+}
+
+/// Sums of time, given in microseconds.
+fn seconds(out: &mut DescriptorEncoder, name: &str, help: &str, rows: Vec<(Labels, u64)>) -> fmt::Result {
+    let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, micros) in &rows {
+        ConstCounter::new(*micros as f64 / 1e6).encode(family.encode_family(labels)?)?;
+    }
+    Ok(())
+}
+
 fn requests(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
     let rows = |value: fn(&crate::protocol::RequestStatus) -> u64| {
         status.store_requests.iter().map(move |row| (vec![("kind", row.kind.clone())], value(row))).collect()
     };
     family(out, "store_requests", "Requests to the object store", false, rows(|row| row.count))?;
-    family(out, "store_errors", "Requests that failed", false, rows(|row| row.errors))?;
+    let troubles = status.store_requests.iter().flat_map(|row| {
+        let labels = |trouble: &str| vec![("kind", row.kind.clone()), ("trouble", trouble.to_owned())];
+        row.troubles.iter().map(move |(trouble, count)| (labels(trouble), *count))
+    });
+    // Objects that are looked for and not there are part of daily life: told apart.
+    family(out, "store_errors", "Requests that were not answered as wished", false, troubles.collect())?;
+    let micros = status.store_requests.iter().map(|row| (vec![("kind", row.kind.clone())], row.microseconds));
+    seconds(out, "store_seconds", "Time of requests that were answered", micros.collect())?;
     family(out, "store_bytes", "Bytes to and from the object store", false, rows(|row| row.bytes))
 }
 
@@ -143,12 +186,22 @@ fn clamped(value: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{CacheStatus, OperationStatus};
+    use crate::protocol::{CacheStatus, CheckpointStatus, OperationStatus, RequestStatus, VolumeView};
 
     #[test]
     fn a_scrape_holds_what_the_status_says() {
         let mut status = StatusView::default();
         status.log.used_bytes = 4096;
+        status.checkpoint = CheckpointStatus { count: 5, microseconds: 1_500_000, ..CheckpointStatus::default() };
+        status.store_requests = vec![RequestStatus {
+            kind: "get".into(),
+            count: 4,
+            microseconds: 250_000,
+            troubles: vec![("not_found".into(), 2)],
+            ..RequestStatus::default()
+        }];
+        let volume = |deleted_ms| VolumeView { name: "vol".into(), used_bytes: 9, deleted_ms, ..VolumeView::default() };
+        status.volumes = vec![volume(Some(1)), volume(Some(2)), volume(None)];
         status.caches = vec![CacheStatus { name: "data".into(), bytes: 7, ..CacheStatus::default() }];
         status.operations = vec![OperationStatus {
             program: "nfs".into(),
@@ -164,6 +217,11 @@ mod tests {
         assert!(text.contains("tarn_operation_seconds_count{program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
         assert!(text.contains("{le=\"0.000004\",program=\"nfs\",procedure=\"GETATTR\"} 2\n"), "{text}");
         assert!(text.contains("{le=\"+Inf\",program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
+        assert!(text.contains("\ntarn_checkpoints_total 5\n"), "{text}");
+        assert!(text.contains("\ntarn_checkpoint_seconds_total 1.5\n"), "{text}");
+        assert!(text.contains("tarn_store_errors_total{kind=\"get\",trouble=\"not_found\"} 2\n"), "{text}");
+        assert!(text.contains("tarn_store_seconds_total{kind=\"get\"} 0.25\n"), "{text}");
+        assert_eq!(text.matches("tarn_volume_used_bytes{").count(), 1, "{text}");
         assert!(text.ends_with("# EOF\n"));
     }
 }

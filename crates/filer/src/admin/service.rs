@@ -53,7 +53,7 @@ impl Service {
                 json(&node.set_volume(&name, &change).await?)
             }
             Request::DeleteVolume { name } => json(&node.delete_volume(&name).await?),
-            Request::UndeleteVolume { name } => json(&node.undelete_volume(&name).await?),
+            Request::UndeleteVolume { name, new_name } => json(&node.undelete_volume(&name, &new_name).await?),
             Request::Checkpoint => json(&node.checkpoint().await?),
             Request::Fsck { deep } => json(&node.fsck(deep, &tell).await?),
             Request::Scrub => json(&node.scrub(&tell).await?),

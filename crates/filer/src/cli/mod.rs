@@ -21,7 +21,7 @@ use crate::exit::Outcome;
 
 /// A filer whose files live in an object store.
 #[derive(Debug, Parser)]
-#[command(name = "tarn", version, about, max_term_width = 120, disable_help_subcommand = true)]
+#[command(name = "tarn", version, max_term_width = 120, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

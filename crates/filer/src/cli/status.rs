@@ -55,10 +55,11 @@ fn print(status: &StatusView) {
     println!("  not stored   {} in {} changes", show_size(overlay.bytes), overlay.keys);
     let checkpoint = &status.checkpoint;
     println!(
-        "  stored       to {}, the last checkpoint had {} in {} objects",
+        "  stored       to {}, the last checkpoint had {} in {} objects and took {}",
         checkpoint.position,
         show_size(checkpoint.last_bytes),
-        checkpoint.last_segments
+        checkpoint.last_segments,
+        show_span(Duration::from_millis(checkpoint.last_microseconds.div_ceil(1000)))
     );
     if let Some(reason) = &checkpoint.failing {
         println!("               FAILING: {reason}");
@@ -85,11 +86,15 @@ fn print(status: &StatusView) {
     );
     for volume in &status.volumes {
         println!(
-            "  volume       {}: {} in {} files{}",
+            "  volume       {}: {} in {} inodes{}",
             volume.name,
             show_size(volume.used_bytes),
             volume.used_inodes,
-            if volume.write_speed == "high" { ", write speed HIGH (a crash may lose the last 10 s)" } else { "" }
+            match volume.deleted_ms {
+                Some(_) => ", deleted",
+                None if volume.write_speed == "high" => ", write speed HIGH (a crash may lose the last 10 s)",
+                None => "",
+            }
         );
     }
 }

@@ -14,6 +14,7 @@ use crate::sizes::{self, show_size, show_span};
 pub enum Volume {
     /// Make a volume and export it as /NAME
     Create {
+        /// 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit
         name: String,
         #[command(flatten)]
         change: Change,
@@ -27,12 +28,14 @@ pub enum Volume {
     },
     /// Show everything about one
     Show {
+        /// Name of the volume
         name: String,
         #[command(flatten)]
         place: Where,
     },
     /// Change what is given, at once
     Set {
+        /// Name of the volume
         name: String,
         #[command(flatten)]
         change: Change,
@@ -41,6 +44,7 @@ pub enum Volume {
     },
     /// Delete one; its data is kept for 24 hours
     Delete {
+        /// Name of the volume
         name: String,
         /// Do not ask
         #[arg(long)]
@@ -50,7 +54,11 @@ pub enum Volume {
     },
     /// Bring a deleted one back within 24 hours
     Undelete {
+        /// Its name; of several, the one that was deleted last
         name: String,
+        /// The name it gets, if another volume has its own now
+        #[arg(long = "as", value_name = "NAME")]
+        new_name: Option<String>,
         #[command(flatten)]
         place: Where,
     },
@@ -117,7 +125,7 @@ impl Volume {
                 println!("volume {} is exported as {}", view.name, view.export);
             }
             Volume::List { place } => list(&all(&place)?),
-            Volume::Show { name, place } => match all(&place)?.iter().find(|view| view.name == name) {
+            Volume::Show { name, place } => match named(&name, &all(&place)?) {
                 Some(view) => show(view),
                 None => return Err(Stop::Refused(format!("there is no volume {name}; see `tarn volume list`"))),
             },
@@ -132,8 +140,8 @@ impl Volume {
                 let _: serde_json::Value = client::ask(&place.data()?, &Request::DeleteVolume { name: name.clone() })?;
                 println!("volume {name} is deleted; `tarn volume undelete {name}` brings it back within 24 hours");
             }
-            Volume::Undelete { name, place } => {
-                let request = Request::UndeleteVolume { name };
+            Volume::Undelete { name, new_name, place } => {
+                let request = Request::UndeleteVolume { new_name: new_name.unwrap_or_else(|| name.clone()), name };
                 let view: VolumeView = client::ask(&place.data()?, &request)?;
                 println!("volume {} is back as {}", view.name, view.export);
             }
@@ -144,6 +152,12 @@ impl Volume {
 
 fn all(place: &Where) -> Outcome<Vec<VolumeView>> {
     client::ask(&place.data()?, &Request::Volumes)
+}
+
+/// The volume of this name; a deleted one only if no other has it, and of several the one that `undelete` brings back.
+fn named<'a>(name: &str, volumes: &'a [VolumeView]) -> Option<&'a VolumeView> {
+    let of_name = volumes.iter().filter(|view| view.name == name);
+    of_name.max_by_key(|view| view.deleted_ms.unwrap_or(i64::MAX))
 }
 
 fn confirm(name: &str) -> Outcome<()> {
@@ -179,6 +193,24 @@ fn show(view: &VolumeView) {
     println!("write-back delay  {}", show_span(std::time::Duration::from_millis(view.write_back_delay_ms)));
     println!("compression       {}", view.compression);
     println!("size limit        {}", view.size_limit.map_or("none".to_owned(), show_size));
-    println!("used              {} in {} files", show_size(view.used_bytes), view.used_inodes);
-    println!("exports           {}", if view.exports.is_empty() { "default" } else { view.exports.trim_end() });
+    println!("used              {} in {} inodes", show_size(view.used_bytes), view.used_inodes);
+    let rules = if view.exports.is_empty() { "default" } else { view.exports.trim_end() };
+    println!("exports           {}", rules.replace('\n', "\n                  "));
+    if view.deleted_ms.is_some() {
+        println!("deleted           `tarn volume undelete {}` brings it back within 24 hours", view.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_volume_that_lives() {
+        let view = |id, deleted_ms| VolumeView { id, name: "v".into(), deleted_ms, ..VolumeView::default() };
+        let volumes = [view(1, Some(50)), view(2, None), view(3, Some(70))];
+        assert_eq!(named("v", &volumes).unwrap().id, 2);
+        assert_eq!(named("v", &[view(1, Some(70)), view(2, Some(50))]).unwrap().id, 1);
+        assert_eq!(named("w", &volumes), None);
+    }
 }

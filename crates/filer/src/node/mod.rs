@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tarn_base::world::World;
-use tarn_engine::{Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
-use tarn_store::meter::Meter;
+use tarn_engine::{AdminError, Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
+use tarn_store::meter::{Meter, Trouble};
 use tarn_store::operation::Kind;
 use tarn_vfs::{FileSystem, VolumeSettings};
 use tarn_wal::{Log, Wake};
@@ -89,6 +89,11 @@ impl Node {
         status.checkpoint = CheckpointStatus {
             failing: now.checkpoint_error,
             position: now.stored.to_string(),
+            count: now.checkpoints.count,
+            failures: now.checkpoints.failures,
+            microseconds: now.checkpoints.took.as_micros() as u64,
+            bytes: now.checkpoints.bytes,
+            last_microseconds: last.took.as_micros() as u64,
             last_keys: last.keys,
             last_records: last.records,
             last_segments: last.segments,
@@ -106,7 +111,13 @@ impl Node {
             kind: kind.label().to_owned(),
             count: counts.calls,
             errors: counts.errors(),
+            troubles: Trouble::ALL
+                .iter()
+                .map(|trouble| (trouble.label().to_owned(), counts.of(*trouble)))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
             bytes: counts.bytes,
+            microseconds: counts.microseconds,
         }
     }
 
@@ -168,9 +179,18 @@ impl Node {
         self.engine.delete_volume(name).await.map_err(|error| error.to_string())
     }
 
-    pub async fn undelete_volume(&self, name: &str) -> Result<VolumeView, String> {
-        self.engine.undelete_volume(name).await.map_err(|error| error.to_string())?;
-        self.volume(|volume| volume.name == name && volume.deleted.is_none())
+    /// Brings the volume back that had this name and was deleted last, under `new_name`.
+    pub async fn undelete_volume(&self, name: &str, new_name: &str) -> Result<VolumeView, String> {
+        self.engine.undelete_volume_as(name, new_name).await.map_err(|error| match error {
+            AdminError::Exists(taken) => {
+                format!("a volume named {taken} is there; give the one that comes back another name with --as NAME")
+            }
+            AdminError::NoVolume(name) => {
+                format!("no deleted volume was named {name}; `tarn volume list` shows those that can be brought back")
+            }
+            other => other.to_string(),
+        })?;
+        self.volume(|volume| volume.name == new_name && volume.deleted.is_none())
     }
 
     /// Brings everything answered so far to the store; up to where that is now complete.

@@ -58,7 +58,7 @@ pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Mete
 pub fn open_store(settings: &Settings, world: &World, create: bool) -> Outcome<Metered> {
     let inner = settings.store.url.open(create, world).map_err(|error| store_stop(settings, &error))?;
     // Below the retries: every request that a provider charges for is counted.
-    let metered = MeterStore::new(inner);
+    let metered = MeterStore::timed(inner, world.clock.clone());
     let meter = metered.meter();
     let store: Arc<dyn Store> = match settings.store.url {
         StoreUrl::Local(_) | StoreUrl::Memory => Arc::new(metered),
