@@ -85,8 +85,8 @@ impl SealedStore {
         let stored = self.inner.head(name).await?.size;
         let size = format::plain_size(stored).ok_or_else(|| damaged(name, "its size is none of a sealed object"))?;
         let header = match self.inner.get_range(name, 0..HEADER_SIZE).await {
-            Ok(header) => header,
-            Err(StoreError::Range(..)) => return Err(damaged(name, "its header is cut off")),
+            Ok(header) if header.len() as u64 == HEADER_SIZE => header,
+            Ok(_) | Err(StoreError::Range(..)) => return Err(damaged(name, "its header is cut off")),
             Err(error) => return Err(error),
         };
         let header = Header::decode(&header).map_err(|error| damaged(name, error))?;
@@ -98,9 +98,11 @@ impl SealedStore {
         let first = range.start / CHUNK_SIZE;
         let last = (range.end - 1) / CHUNK_SIZE;
         let stored = format::stored_range(first, last, seal.size);
+        let wanted = stored.end - stored.start;
         let sealed = match self.inner.get_range(name, stored).await {
-            Ok(sealed) => sealed,
-            Err(StoreError::Range(..)) => return Err(damaged(name, "it is cut off")),
+            // A store that answers with less makes a mistake, and must not make us make one.
+            Ok(sealed) if sealed.len() as u64 == wanted => sealed,
+            Ok(_) | Err(StoreError::Range(..)) => return Err(damaged(name, "it is cut off")),
             Err(error) => return Err(error),
         };
         let plain = open(name, seal, first, &sealed)?;
