@@ -48,6 +48,10 @@ pub fn measure(sites: &mut [Site], rounds: Rounds, tell: &mut dyn FnMut(&[Row]))
     Ok(rows)
 }
 
+/// Said where the machine had other work before the measurement began.
+const SHARED: &str = "The machine was shared with other work (load average above): rates and latencies carry that, and \
+    where core is far above process a row was disturbed; process us/op and the last column move least.\n";
+
 /// The whole text: how it was measured, what is durable, the table.
 pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows: &[Row]) -> String {
     let durability: String =
@@ -58,7 +62,7 @@ pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows
          Medians of {} rounds of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
          {} MiB and ends with the last COMMIT's reply. {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
-         over a file written before {:.0} MiB/s.\n\nDurable when the reply leaves:\n\n{durability}\n{}",
+         over a file written before {:.0} MiB/s.\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
         loads.0,
         loads.1,
@@ -69,6 +73,7 @@ pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows
         if pinned { "Servers on one core, the generator on another." } else { "Nothing was pinned." },
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
+        if loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),
     )
 }
