@@ -80,11 +80,8 @@ impl Core {
     /// A pointer and those after it, holes included.
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
         let end = Key { b: first.b.saturating_add(POINTERS_AHEAD), ..first };
-        let page = stack
-            .view
-            .scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize)
-            .await
-            .map_err(meta_failed)?;
+        let page =
+            stack.view.scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize).await.map_err(meta_failed)?;
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {
             let key = Key { b, ..first };
@@ -96,8 +93,7 @@ impl Core {
     }
 
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
-        let page =
-            stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await.map_err(meta_failed)?;
+        let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await.map_err(meta_failed)?;
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {

@@ -6,7 +6,6 @@
 use parking_lot::Mutex;
 use tarn_vfs::Node;
 
-
 /// Streams watched at once; the oldest gives way.
 const STREAMS_MAX: usize = 256;
 

@@ -272,12 +272,7 @@ impl Core {
     ///
     /// `barrier`: what must be durable before its keys are shown, where that is not its own position.
     /// `reserved`: may use the log's reserve.
-    pub fn append_gated(
-        &self,
-        entry: &Entry,
-        barrier: Option<Position>,
-        reserved: bool,
-    ) -> Result<Position, LogError> {
+    pub fn append_gated(&self, entry: &Entry, barrier: Option<Position>, reserved: bool) -> Result<Position, LogError> {
         let mut encoded = entry.encode();
         let head = encoded.head.len();
         let write = |position: Position, out: &mut Vec<u8>| {

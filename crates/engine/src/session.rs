@@ -7,12 +7,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tarn_base::codec::{Decoded, Take};
 use tarn_base::ids::Position;
-use tarn_vfs::locks::{Decision, LockTable, Transition};
 use tarn_vfs::EventSink;
+use tarn_vfs::locks::{Decision, LockTable, Transition};
 
 use crate::entry::{Entry, SessionChange};
 use crate::value::outcome::{take_effect, take_token};

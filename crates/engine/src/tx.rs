@@ -105,6 +105,9 @@ impl Pins {
     }
 }
 
+/// Changed keys over stored ones; `None` is a removal.
+type Merged = BTreeMap<Key, Option<Bytes>>;
+
 /// One run.
 pub struct Tx<'a> {
     pub core: &'a Core,
@@ -248,8 +251,8 @@ impl<'a> Tx<'a> {
         range: Range<Key>,
         limit: usize,
         fresh: bool,
-    ) -> Step<(BTreeMap<Key, Option<Bytes>>, Option<Key>)> {
-        let mut merged: BTreeMap<Key, Option<Bytes>> = BTreeMap::new();
+    ) -> Step<(Merged, Option<Key>)> {
+        let mut merged = Merged::new();
         let mut until = None;
         if !fresh {
             let pins = self.pins;
@@ -360,7 +363,7 @@ impl<'a> Tx<'a> {
         if let Some(bytes) = self.pins.records.get(&name) {
             return Ok(bytes.clone());
         }
-        self.need.records.push((volume, pointer.clone()));
+        self.need.records.push((volume, *pointer));
         Err(Stop::Need)
     }
 

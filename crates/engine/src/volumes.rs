@@ -30,10 +30,7 @@ pub struct UsageCounter {
 
 impl UsageCounter {
     pub fn new(usage: Usage) -> UsageCounter {
-        UsageCounter {
-            bytes: AtomicI64::new(usage.bytes as i64),
-            inodes: AtomicI64::new(usage.inodes as i64),
-        }
+        UsageCounter { bytes: AtomicI64::new(usage.bytes as i64), inodes: AtomicI64::new(usage.inodes as i64) }
     }
 
     pub fn get(&self) -> Usage {

@@ -50,8 +50,7 @@ impl Create {
             CreateMode::Exclusive(_) => SetAttr::default(),
             CreateMode::Unchecked | CreateMode::Guarded => self.set,
         };
-        let attr =
-            posix::new_attr(FileType::Regular, Node::default(), &dir.before, &set, &self.caller, tx.now)?;
+        let attr = posix::new_attr(FileType::Regular, Node::default(), &dir.before, &set, &self.caller, tx.now)?;
         let (ino, mut inode) = new_inode(tx, dir, &attr);
         if let CreateMode::Exclusive(verifier) = self.mode {
             inode.verifier = Some(verifier);

@@ -142,14 +142,7 @@ fn has_data(
 }
 
 /// Hides every record from `first` on.
-fn cut(
-    tx: &mut Tx<'_>,
-    volume: &Volume,
-    ino: Ino,
-    inode: &mut Inode,
-    cuts: Option<MapState>,
-    first: u64,
-) -> Step<()> {
+fn cut(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode, cuts: Option<MapState>, first: u64) -> Step<()> {
     let whole = first == 0;
     let records: Range<u64> = first..u64::MAX;
     let gone = if whole { inode.records } else { tx.open_generation().charged(volume.id, ino, records.clone()) };

@@ -121,10 +121,7 @@ impl Directory {
         self.inode.adopt(&attr);
         self.inode.links = attr.links;
         tx.put_inode(self.volume.id, self.ino, &mut self.inode);
-        Change {
-            before: Some(Before::from(&self.before)),
-            after: Some(self.inode.attr(self.volume.id, self.ino)),
-        }
+        Change { before: Some(Before::from(&self.before)), after: Some(self.inode.attr(self.volume.id, self.ino)) }
     }
 }
 

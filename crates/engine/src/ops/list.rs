@@ -51,9 +51,7 @@ impl List {
         let mut page = Page { request: &self.request, reply: ListReply::default(), bytes: 0 };
         let dots = [(1, &b"."[..], dir.ino), (2, b"..", dir.inode.parent)];
         for (cookie, name, ino) in dots {
-            if cookie > self.request.after
-                && !page.push(Bytes::from_static(name), ino, FileType::Directory, cookie)
-            {
+            if cookie > self.request.after && !page.push(Bytes::from_static(name), ino, FileType::Directory, cookie) {
                 return self.with_attrs(tx, dir, page.reply);
             }
         }

@@ -81,8 +81,7 @@ impl Read {
             }
         }
         if !gaps.is_empty() {
-            let pointer =
-                if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
+            let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
                 Some(pointer) => tx.record(volume.id, &pointer)?,
                 None => Bytes::new(),

@@ -128,13 +128,7 @@ impl Rename {
         Ok(self.finish(tx, dirs, subdirectory, replaced))
     }
 
-    fn check(
-        &self,
-        dirs: &Pair,
-        source: &HashEntry,
-        moved: &Inode,
-        over: Option<&(HashEntry, Inode)>,
-    ) -> Step<()> {
+    fn check(&self, dirs: &Pair, source: &HashEntry, moved: &Inode, over: Option<&(HashEntry, Inode)>) -> Step<()> {
         let volume = self.from.volume;
         let moved_attr = moved.attr(volume, source.ino);
         let over_attr = over.map(|(entry, inode)| (inode.attr(volume, entry.ino), inode.size == 0));

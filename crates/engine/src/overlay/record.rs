@@ -17,9 +17,7 @@ impl Source {
     fn slice(&self, skip: u32, len: u32) -> Source {
         match self {
             Source::Ram(bytes) => Source::Ram(bytes.slice(skip as usize..(skip + len) as usize)),
-            Source::Log(place) => {
-                Source::Log(LogPlace { frame: place.frame, start: place.start + skip, len })
-            }
+            Source::Log(place) => Source::Log(LogPlace { frame: place.frame, start: place.start + skip, len }),
             Source::Zero => Source::Zero,
         }
     }

@@ -8,6 +8,7 @@
 //!   its number up.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 use tarn_base::ids::{SegmentId, Uuid};
@@ -95,14 +96,13 @@ impl Reclaim {
             Err(error) => return Ok(Err(error)),
         };
         let Some(family) = keys.get(&value.family) else { return Ok(Err(ObjectError::Keyless(value.family))) };
-        if !targets.contains_key(&value.family) {
-            let builder = self.keeper.begin_segment(family.clone()).await?;
-            targets.insert(
-                value.family,
-                Target { family: value.family, builder, sources: Vec::new(), records: Vec::new() },
-            );
-        }
-        let Some(target) = targets.get_mut(&value.family) else { return Ok(Ok(())) };
+        let target = match targets.entry(value.family) {
+            Entry::Occupied(held) => held.into_mut(),
+            Entry::Vacant(place) => {
+                let builder = self.keeper.begin_segment(family.clone()).await?;
+                place.insert(Target { family: value.family, builder, sources: Vec::new(), records: Vec::new() })
+            }
+        };
         let begun = target.records.len();
         for (from, record, stored) in found {
             match target.builder.push_moved(from, &record, &stored) {

@@ -27,8 +27,7 @@ impl MapState {
 
     /// Whether a pointer (or dirty data) of `generation` at `record` still counts.
     pub fn counts(&self, record: u64, generation: u32) -> bool {
-        !self.dead
-            && !self.cuts.iter().any(|cut| (cut.from..cut.to).contains(&record) && generation < cut.generation)
+        !self.dead && !self.cuts.iter().any(|cut| (cut.from..cut.to).contains(&record) && generation < cut.generation)
     }
 
     /// Whether the charge of a pointer of `generation` was dropped already, by a whole cut or with the inode.

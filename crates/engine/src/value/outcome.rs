@@ -14,11 +14,7 @@ pub fn put_token(out: &mut Vec<u8>, token: &OnceToken) {
 }
 
 pub fn take_token(take: &mut Take<'_>) -> Decoded<OnceToken> {
-    Ok(OnceToken {
-        client: ClientId(u128::from_le_bytes(take.array()?)),
-        number: take.u64()?,
-        digest: take.u64()?,
-    })
+    Ok(OnceToken { client: ClientId(u128::from_le_bytes(take.array()?)), number: take.u64()?, digest: take.u64()? })
 }
 
 /// Notes in `stamps` where a position is still [`Inode::PENDING`].
@@ -107,12 +103,8 @@ fn put_attr(out: &mut Vec<u8>, attr: &Attr, stamps: &mut Vec<usize>) {
 }
 
 fn take_attr(take: &mut Take<'_>) -> Decoded<Attr> {
-    let node = Node {
-        volume: VolumeId(take.u32()?),
-        epoch: take.u32()?,
-        ino: Ino(take.u64()?),
-        generation: take.u64()?,
-    };
+    let node =
+        Node { volume: VolumeId(take.u32()?), epoch: take.u32()?, ino: Ino(take.u64()?), generation: take.u64()? };
     let kind = file_type(take.u8()?)?;
     let mode = take.u16()?;
     let (links, uid, gid) = (take.u32()?, take.u32()?, take.u32()?);
