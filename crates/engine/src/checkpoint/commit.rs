@@ -87,6 +87,9 @@ impl Keeper {
             reserved_epoch: self.epoch,
             reserved_counter: reserved.max(turn.next_segment + beyond),
             settled_counter: turn.settled(),
+            // A generation that was closed before a recovery does not know how far the numbers jumped after it.
+            next_inode: closed.state.next_inode.max(turn.state.next_inode),
+            next_volume: closed.state.next_volume.max(turn.state.next_volume),
             ..closed.state.clone()
         }
     }
