@@ -16,6 +16,7 @@ mod settings;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ pub struct SlateOpener {
     options: SlateOptions,
     cache: Arc<cache::BlockCache>,
     last: Mutex<Weak<Opened>>,
+    floor: Arc<Floor>,
 }
 
 impl fmt::Debug for SlateOpener {
@@ -76,18 +78,58 @@ impl SlateOpener {
     /// The database of the objects below `path` (a name without slash at its end) of `store`.
     pub fn new(store: Arc<dyn Store>, path: &str, world: World, options: SlateOptions) -> SlateOpener {
         let cache = Arc::new(cache::BlockCache::new(options.cache_bytes));
-        SlateOpener { store, path: path.to_owned(), world, options, cache, last: Mutex::default() }
+        SlateOpener {
+            store,
+            path: path.to_owned(),
+            world,
+            options,
+            cache,
+            last: Mutex::default(),
+            floor: Arc::default(),
+        }
     }
 }
+
+/// Tries of an opening whose clock was behind what had been written.
+const CLOCK_TRIES: u32 = 4;
 
 #[async_trait]
 impl MetaOpener for SlateOpener {
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
+        let mut tries = 1;
+        loop {
+            match self.open_once().await {
+                // The compactor looks at the clock before it can be set right: from now on it is.
+                Err(error) if tries < CLOCK_TRIES && self.floor.learn(&error) => tries += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// The earliest time that SlateDB still takes, milliseconds since 1970, as far as it has told.
+#[derive(Debug, Default)]
+struct Floor(AtomicI64);
+
+impl Floor {
+    /// Whether the error says that the clock was behind.
+    fn learn(&self, error: &MetaError) -> bool {
+        let tick = error::clock_behind(error);
+        tick.inspect(|tick| {
+            self.0.fetch_max(*tick, Ordering::SeqCst);
+        })
+        .is_some()
+    }
+}
+
+impl SlateOpener {
+    async fn open_once(&self) -> MetaResult<Arc<dyn MetaStore>> {
         if let Some(before) = self.last.lock().upgrade() {
             before.bridge.cut();
         }
         let bridge = Arc::new(Bridge::new(self.store.clone()));
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
+        clock.never_before(self.floor.0.load(Ordering::SeqCst));
         let build = Db::builder(self.path.as_str(), bridge.clone())
             .with_settings(settings::settings())
             .with_db_cache(self.cache.clone(), 0)
@@ -115,7 +157,8 @@ impl MetaOpener for SlateOpener {
         *self.last.lock() = Arc::downgrade(&opened);
         let world = self.world.clone();
         let patience = self.options.patience;
-        Ok(Arc::new(SlateStore { opened, world, patience, view: RwLock::new(view), busy: Mutex::new(State::Ready) }))
+        let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
+        Ok(Arc::new(SlateStore { opened, world, patience, floor, view, busy }))
     }
 }
 
@@ -157,6 +200,7 @@ struct SlateStore {
     opened: Arc<Opened>,
     world: World,
     patience: Duration,
+    floor: Arc<Floor>,
     /// As of the last commit.
     view: RwLock<Arc<SlateView>>,
     busy: Mutex<State>,
@@ -214,7 +258,11 @@ impl MetaStore for SlateStore {
             let batch = translate(batch)?;
             match within(&self.world, self.patience, self.write(batch)).await {
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(error::of_commit(&error)),
+                Some(Err(error)) => {
+                    let error = error::of_commit(&error);
+                    self.floor.learn(&error);
+                    return Err(error);
+                }
                 None => return Err(MetaError::Unknown(format!("no answer in {:?}", self.patience))),
             }
             *self.view.write() = self.opened.snapshot().map_err(|error| error::of_commit(&error))?;

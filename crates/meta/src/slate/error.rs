@@ -11,6 +11,18 @@ use tarn_store::StoreError;
 
 use crate::contract::{MetaError, MetaResult};
 
+/// How SlateDB says that an object which it numbers is there already.
+const VERSION_EXISTS: &str = "version already exists";
+/// How SlateDB says that its clock is behind what it has written; the time that it must not be before follows.
+const CLOCK_BEHIND: &str = "must be monotonic. last_tick=`";
+
+/// Milliseconds since 1970 that the clock must have reached, if that is what is wrong. SlateDB tells it in words only.
+pub fn clock_behind(error: &MetaError) -> Option<i64> {
+    let text = error.to_string();
+    let (_, after) = text.split_once(CLOCK_BEHIND)?;
+    after.split('`').next()?.parse().ok()
+}
+
 pub fn of_opening(error: &slatedb::Error) -> MetaError {
     of_reading(error)
 }
@@ -38,6 +50,8 @@ pub fn of_reading(error: &slatedb::Error) -> MetaError {
     match stores(error) {
         Some(StoreError::Damaged(..) | StoreError::NotFound(_) | StoreError::Range(..)) => MetaError::Damaged(why),
         Some(_) => MetaError::Unavailable(why),
+        // A first manifest whose reply was lost is met again when it is retried: nothing is damaged.
+        None if why.contains(VERSION_EXISTS) => MetaError::Unavailable(why),
         None if error.kind() == ErrorKind::Data => MetaError::Damaged(why),
         None => MetaError::Unavailable(why),
     }
@@ -64,5 +78,17 @@ fn describe(error: &slatedb::Error) -> String {
     match stores(error) {
         Some(found) => found.to_string(),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_be_reached_is_read_from_the_words() {
+        let text = "Invalid error: invalid clock tick, must be monotonic. last_tick=`1999996342365`, next_tick=`1`";
+        assert_eq!(clock_behind(&MetaError::Unknown(text.to_owned())), Some(1_999_996_342_365));
+        assert_eq!(clock_behind(&MetaError::Unavailable("away".to_owned())), None);
     }
 }
