@@ -50,8 +50,7 @@ impl Chaos {
         coverage: Arc<Coverage>,
         trace: Arc<Trace>,
     ) -> Arc<Chaos> {
-        let mood =
-            Mood {
+        let mood = Mood {
             chance,
             calm: true,
             store_faults: 0,
@@ -72,6 +71,11 @@ impl Chaos {
         mood.store_full = plan.store_full;
         mood.spoilt_reads = plan.spoilt_reads;
         mood.commit_faults = plan.commit_faults;
+    }
+
+    /// A number below `end`.
+    pub fn draw(&self, end: u64) -> u64 {
+        self.mood.lock().chance.below(end)
     }
 
     /// No faults and no crashes from now on.
@@ -140,7 +144,10 @@ impl Chaos {
         let mut mood = self.mood.lock();
         let delay = Duration::from_millis(mood.chance.range(0, self.store_ms));
         let fails = !mood.calm && mood.commit_faults > 0;
-        let fails = fails && { let faults = mood.commit_faults; mood.chance.percent(faults) };
+        let fails = fails && {
+            let faults = mood.commit_faults;
+            mood.chance.percent(faults)
+        };
         let fate = match fails {
             false => CommitFate::Done,
             true if mood.chance.percent(50) => CommitFate::FailBefore,

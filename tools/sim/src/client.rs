@@ -14,15 +14,15 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::Position;
 use tarn_vfs::op::{Op, Outcome, Seen, Slots};
-use tarn_vfs::{Caller, FileSystem, FileType};
+use tarn_vfs::{Caller, Errno, FileSystem, FileType};
 use tarn_wal::Log;
 use tokio::sync::Notify;
 
 use crate::chance::Chance;
+use crate::chaos::Chaos;
 use crate::check::numbers::Numbers;
 use crate::check::once::{self, Past};
 use crate::check::{answers, promise};
-use crate::chaos::Chaos;
 use crate::failure::{Checked, Failure};
 use crate::legible;
 use crate::pairs::Pairs;
@@ -53,6 +53,8 @@ pub struct Life<'a> {
     pub fs: Arc<dyn FileSystem>,
     pub log: Arc<Log>,
     pub think_ms: u64,
+    /// The disk may lose power in the middle of a write, which reads of the log may notice first.
+    pub power_may_go: bool,
     /// Operations that may still be issued.
     pub left: Cell<u64>,
     /// Told when so many are left.
@@ -121,8 +123,9 @@ impl Life<'_> {
         let (outcome, again) = self.run(&issue, &op, &caller, &slots, twice).await;
         let ran = issue.ran();
         self.event(number, format_args!("{}", answered(&op, &outcome, ran.as_ref())));
-        let limit = knowledge.chaos.may_be_full() || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
-        let log = self.log.poisoned().is_some();
+        let limit = knowledge.chaos.may_be_full()
+            || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
+        let log = self.log.poisoned().is_some() || (self.power_may_go && outcome.seen == Seen::Refused(Errno::Io));
         let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log, limit };
         if excuses.log {
             // The power may have gone, which nobody else notices.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tarn_base::crypto::Key;
 use tarn_base::world::World;
-use tarn_engine::{Engine, MetaFactory, OpenOptions, Parts, VolumeSpec};
+use tarn_engine::{Engine, MetaFactory, OpenOptions, Parts, VolumeSpec, slate};
 use tarn_meta::mem::{MemDisk, MemOpener};
+use tarn_meta::slate::SlateOptions;
 use tarn_store::fault::FaultStore;
 use tarn_store::memory::MemoryStore;
 use tarn_vfs::{FileSystem, VolumeSettings};
@@ -24,17 +25,22 @@ use crate::plan::Plan;
 use crate::tracker::Tracker;
 use crate::world::{SimClock, SimRandom, Tasks};
 
+/// Puts something around a part.
+type Bend<T> = Arc<dyn Fn(Arc<T>) -> Arc<T>>;
+
 /// Bends what the engine is made of, to plant bugs.
 #[derive(Clone)]
 pub struct Bends {
-    pub device: Arc<dyn Fn(Arc<dyn LogDevice>) -> Arc<dyn LogDevice>>,
-    pub file_system: Arc<dyn Fn(Arc<dyn FileSystem>) -> Arc<dyn FileSystem>>,
+    pub device: Bend<dyn LogDevice>,
+    pub file_system: Bend<dyn FileSystem>,
+    /// Metadata in the real engine, over the same object store, instead of its model.
+    pub slate: bool,
 }
 
 impl Default for Bends {
     /// Straight.
     fn default() -> Bends {
-        Bends { device: Arc::new(|device| device), file_system: Arc::new(|file_system| file_system) }
+        Bends { device: Arc::new(|device| device), file_system: Arc::new(|file_system| file_system), slate: false }
     }
 }
 
@@ -90,7 +96,10 @@ impl Machine {
 
     fn parts(&self) -> Parts {
         let disk = self.meta.clone();
-        let meta: MetaFactory = Arc::new(move |_, _| Arc::new(MemOpener::new(disk.clone())));
+        let meta: MetaFactory = match self.bends.slate {
+            true => slate(self.world.clone(), SlateOptions { cache_bytes: 1 << 20, ..SlateOptions::default() }),
+            false => Arc::new(move |_, _| Arc::new(MemOpener::new(disk.clone()))),
+        };
         Parts {
             world: self.world.clone(),
             store: self.store.clone(),

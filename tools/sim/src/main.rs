@@ -12,7 +12,10 @@ use tarn_sim::machine::Bends;
 use tarn_sim::story::{Told, tell};
 
 #[derive(Parser)]
-#[command(name = "tarn-sim", about = "Runs the node in a world that a seed decides, crashes it, and compares it with the model")]
+#[command(
+    name = "tarn-sim",
+    about = "Runs the node in a world that a seed decides, crashes it, and compares it with the model"
+)]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -44,38 +47,52 @@ struct Run {
     /// Begin no further history after so many seconds
     #[arg(long)]
     budget_seconds: Option<u64>,
+    /// Keep metadata in SlateDB, over the simulated object store, instead of in its model
+    #[arg(long)]
+    slate: bool,
     /// Say in the end what was met, and how often
     #[arg(long)]
     coverage: bool,
 }
 
+impl Run {
+    fn bends(&self) -> Bends {
+        Bends { slate: self.slate, ..Bends::default() }
+    }
+
+    /// The command that tells this history again.
+    fn replay(&self, seed: u64) -> String {
+        format!("cargo x sim --seed {seed}{}", if self.slate { " -- --slate" } else { "" })
+    }
+}
+
 fn main() -> ExitCode {
     let Command::Run(run) = Program::parse().command;
     let failed = match run.seed {
-        Some(seed) => one(seed, run.trace),
+        Some(seed) => one(seed, &run),
         None => many(&run),
     };
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Runs one history; true if something is wrong with it.
-fn one(seed: u64, trace: bool) -> bool {
-    if trace {
+fn one(seed: u64, run: &Run) -> bool {
+    if run.trace {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt().with_env_filter(filter).without_time().with_target(false).init();
     }
-    let told = tell(seed, trace, Bends::default());
-    conclude(&told);
+    let told = tell(seed, run.trace, run.bends());
+    conclude(&told, run);
     told.failure.is_some()
 }
 
-fn conclude(told: &Told) {
+fn conclude(told: &Told, run: &Run) {
     let Told { seed, digest, operations, crashes, failure, .. } = told;
     match failure {
         None => println!("seed {seed}: OK, {operations} operations, {crashes} crashes, digest {digest:016x}"),
         Some(failure) => {
             println!("seed {seed}: FAILED after {operations} operations, {crashes} crashes\n{failure}");
-            println!("replay:   cargo x sim --seed {seed}");
+            println!("replay:   {}", run.replay(*seed));
         }
     }
 }
@@ -98,13 +115,13 @@ fn many(run: &Run) -> bool {
                     if number >= run.seeds || budget.is_some_and(|budget| begun.elapsed() >= budget) {
                         return;
                     }
-                    let told = tell(start.wrapping_add(number), false, Bends::default());
+                    let told = tell(start.wrapping_add(number), false, run.bends());
                     operations.fetch_add(told.operations, Ordering::Relaxed);
                     crashes.fetch_add(told.crashes, Ordering::Relaxed);
                     done.fetch_add(1, Ordering::Relaxed);
                     coverage.add(&told.coverage);
                     if let Some(failure) = &told.failure {
-                        conclude(&told);
+                        conclude(&told, run);
                         if let Ok(mut failures) = failures.lock() {
                             failures.insert(told.seed, failure.property.to_owned());
                         }
@@ -125,7 +142,7 @@ fn many(run: &Run) -> bool {
         return false;
     }
     for (seed, property) in &failures {
-        println!("FAILED: {property}: cargo x sim --seed {seed}");
+        println!("FAILED: {property}: {}", run.replay(*seed));
     }
     true
 }

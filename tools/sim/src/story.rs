@@ -134,7 +134,23 @@ impl Story {
         };
         let chance = Chance::new(plan.seed, "story");
         let verifiers = Verifiers::default();
-        Story { plan, clock, trace, coverage, chaos, machine, knowledge, chance, verifiers, crashes: 0, failed_since: 0, left_behind: None, founded: Position::ZERO, log_lost: false, may_need_log: false }
+        Story {
+            plan,
+            clock,
+            trace,
+            coverage,
+            chaos,
+            machine,
+            knowledge,
+            chance,
+            verifiers,
+            crashes: 0,
+            failed_since: 0,
+            left_behind: None,
+            founded: Position::ZERO,
+            log_lost: false,
+            may_need_log: false,
+        }
     }
 
     fn event(&self, who: &str, what: std::fmt::Arguments<'_>) {
@@ -211,7 +227,11 @@ impl Story {
         self.failed_since = 0;
         for attempt in 0.. {
             let calm = attempt >= RAGING_ATTEMPTS;
-            if calm { self.chaos.calm() } else { self.chaos.rage(plan) }
+            if calm {
+                self.chaos.calm()
+            } else {
+                self.chaos.rage(plan)
+            }
             let crashes = attempt < plan.opening_crashes;
             let points = if create.is_some() { 12 } else { 5 };
             self.chaos.cut_power_at(crashes.then(|| self.chance.range(1, points)));
@@ -248,7 +268,8 @@ impl Story {
                 Some(Err(error)) => {
                     self.event("machine", format_args!("does not open: {error}"));
                     let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
-                        || (plan.spoilt_reads > 0 && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey | OpenError::Newer(_)));
+                        || (plan.spoilt_reads > 0
+                            && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey | OpenError::Newer(_)));
                     if calm || !excused {
                         return Err(Failure::new("opening", "a store that opens", format!("{error:?}: {error}")));
                     }
@@ -279,6 +300,7 @@ impl Story {
             fs: opened.fs.clone(),
             log: opened.engine.log().clone(),
             think_ms: self.plan.think_ms,
+            power_may_go: matches!(plan.ending, Ending::Disk(_)),
             left: Cell::new(plan.operations),
             enough: Notify::new(),
             enough_at: Cell::new(enough_at),
@@ -287,19 +309,34 @@ impl Story {
             let chance = Chance::new(self.plan.seed, &format!("client {client} of life {number}"));
             life.client(client, chance)
         });
-        let mut clients = Some(Box::pin(try_join_all(clients)));
+        let crashes = self.work(try_join_all(clients), &life, plan, fail_flush).await?;
+        drop(life);
+        if !crashes {
+            return self.close(opened, plan).await;
+        }
+        self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
+        self.crash().await?;
+        Ok(End::Power)
+    }
+
+    /// Lets the clients work until they have done or something ends it; says whether the power goes.
+    async fn work<C>(&self, clients: C, life: &Life<'_>, plan: &LifePlan, fail_flush: bool) -> Result<bool, Failure>
+    where
+        C: Future<Output = Result<Vec<()>, Failure>>,
+    {
+        let mut clients = Some(Box::pin(clients));
         let mut power = false;
         if fail_flush {
-            self.wait(&mut clients, &life, PATIENCE).await?;
+            self.wait(&mut clients, life, PATIENCE).await?;
             self.machine.disk.fail_next_flush();
         }
         if clients.is_some() {
-            power = self.wait(&mut clients, &life, PATIENCE).await? && !fail_flush;
+            power = self.wait(&mut clients, life, PATIENCE).await? && !fail_flush;
         }
         let crashes = power || !matches!(plan.ending, Ending::Clean | Ending::CleanUntil(_));
-        if crashes && self.chance.percent(50) {
+        if crashes && self.chaos.draw(2) == 0 {
             // Those on their way go on for a moment.
-            let moment = Duration::from_millis(self.chance.range(1, 60));
+            let moment = Duration::from_millis(1 + self.chaos.draw(60));
             if let Some(clients) = &mut clients {
                 tokio::select! {
                     biased;
@@ -308,14 +345,7 @@ impl Story {
                 }
             }
         }
-        drop(clients);
-        drop(life);
-        if !crashes {
-            return self.close(opened, plan).await;
-        }
-        self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
-        self.crash().await?;
-        Ok(End::Power)
+        Ok(crashes)
     }
 
     /// Waits for the clients' end, or for what ends the life before: then it says so.
@@ -346,7 +376,7 @@ impl Story {
             self.chaos.cut_power_at(Some(points));
         }
         let last = opened.engine.log().appended();
-        self.may_need_log = plan.store_faults > 0 || plan.spoilt_reads > 0;
+        self.may_need_log = plan.store_faults > 0 || plan.spoilt_reads > 0 || plan.store_full > 0;
         let chaos = self.chaos.clone();
         let closed = tokio::select! {
             biased;
@@ -406,7 +436,8 @@ impl Story {
             return Err(Failure::new("promise", expected, recovered.to_string()));
         };
         tracker.model.restore(&model);
-        let holders: Vec<Bytes> = tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock.owner.client).collect();
+        let holders: Vec<Bytes> =
+            tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock.owner.client).collect();
         if self.left_behind.take().is_some() || taken {
             self.coverage.hit("endings", if taken { "taken over" } else { "moved" });
             check::locks::told(&*opened.fs, &holders)?;
@@ -454,6 +485,7 @@ impl Story {
         plan.store_faults = 0;
         plan.commit_faults = 0;
         plan.spoilt_reads = 0;
+        plan.store_full = 0;
         let opened = self.open(&plan, end).await?;
         self.verify(&opened).await?;
         self.settled(&opened).await?;

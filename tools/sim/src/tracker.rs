@@ -22,7 +22,7 @@ use tarn_vfs::model::Model;
 use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
 use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
 
-use crate::world::SimClock;
+use crate::world::{SimClock, Watch};
 
 /// An operation on its way.
 pub struct Issue {
@@ -179,13 +179,6 @@ impl Tracker {
         (inner.appended)()
     }
 
-    /// Watches a task in which the engine finishes the operation that is polled now.
-    pub fn watch(self: Arc<Self>, task: BoxFuture<()>) -> BoxFuture<()> {
-        let Some(issue) = self.inner.lock().current.take() else { return task };
-        issue.taken.store(true, Ordering::Relaxed);
-        Box::pin(Watched { tracker: self, issue, task })
-    }
-
     /// Runs the operation over the model. `before`: the log's last position before it took effect.
     fn took_effect(&self, issue: &Issue, before: Position) {
         let mut guard = self.inner.lock();
@@ -197,11 +190,8 @@ impl Tracker {
         let (position, locks) = (self.model.position(), self.model.locks());
         self.model.set_grace(inner.in_grace);
         let outcome = issue.op.run(&self.model, &issue.caller, &issue.slots).now_or_never();
-        let outcome = outcome.unwrap_or(Outcome {
-            seen: Seen::Refused(Errno::Io),
-            node: None,
-            position: Position::ZERO,
-        });
+        let outcome =
+            outcome.unwrap_or(Outcome { seen: Seen::Refused(Errno::Io), node: None, position: Position::ZERO });
         let must_change = self.model.position() != position || self.model.locks() != locks;
         let began = if issue.is_list() { *issue.began.lock() } else { None };
         let first = began.unwrap_or(inner.changes);
@@ -316,6 +306,14 @@ fn nodes_of(op: &Op) -> Vec<Slot> {
         Op::Link { node, dir, .. } => vec![*node, *dir],
         Op::Rename { from, to, .. } => vec![*from, *to],
         Op::ReleaseClient { .. } => Vec::new(),
+    }
+}
+
+impl Watch for Tracker {
+    fn watch(self: Arc<Self>, task: BoxFuture<()>) -> BoxFuture<()> {
+        let Some(issue) = self.inner.lock().current.take() else { return task };
+        issue.taken.store(true, Ordering::Relaxed);
+        Box::pin(Watched { tracker: self, issue, task })
     }
 }
 

@@ -225,7 +225,8 @@ impl Workload {
             _ => self.chance.range(1, 30_000),
         };
         let data = Data { seed: self.chance.next(), count: count as u32 };
-        let stability = *self.chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::Data, Stability::File]);
+        let stability =
+            *self.chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::Data, Stability::File]);
         Op::Write { node, offset, data, stability }
     }
 

@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
-use crate::tracker::Tracker;
 
 /// 2033-05-18, seconds: a time that is certainly not today's.
 const START_SECONDS: i64 = 2_000_000_000;
@@ -75,16 +74,21 @@ impl Random for SimRandom {
     }
 }
 
+/// Looks at operations that the engine finishes in a task.
+pub trait Watch: Send + Sync {
+    /// `task` finishes the operation that is begun now.
+    fn watch(self: Arc<Self>, task: BoxFuture<()>) -> BoxFuture<()>;
+}
+
 /// The tasks of one machine.
-#[derive(Default)]
 pub struct Tasks {
     running: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
-    tracker: Option<Arc<Tracker>>,
+    watch: Arc<dyn Watch>,
 }
 
 impl Tasks {
-    pub fn new(tracker: Arc<Tracker>) -> Tasks {
-        Tasks { running: Mutex::default(), tracker: Some(tracker) }
+    pub fn new(watch: Arc<dyn Watch>) -> Tasks {
+        Tasks { running: Mutex::default(), watch }
     }
 
     /// Ends every task where it stands; gives the names of those that had panicked.
@@ -107,10 +111,7 @@ impl Tasks {
 
 impl Spawn for Tasks {
     fn spawn(&self, name: &'static str, task: BoxFuture<()>) {
-        let task = match &self.tracker {
-            Some(tracker) if name == OPERATION => tracker.clone().watch(task),
-            _ => task,
-        };
+        let task = if name == OPERATION { self.watch.clone().watch(task) } else { task };
         self.running.lock().push((name, tokio::spawn(task)));
     }
 }

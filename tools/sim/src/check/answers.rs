@@ -59,9 +59,10 @@ pub fn check(op: &Op, outcome: &Outcome, ran: Option<&Ran>, excuses: Excuses) ->
 /// What an answer must tell: whether these operations give the object as well is left open.
 fn comparable(op: &Op, seen: &Seen) -> Seen {
     match (op, seen) {
-        (Op::Setattr { .. } | Op::Remove { .. } | Op::Rmdir { .. } | Op::Rename { .. }, Seen::Changed { count, after, .. }) => {
-            Seen::Changed { object: None, count: *count, after: *after }
-        }
+        (
+            Op::Setattr { .. } | Op::Remove { .. } | Op::Rmdir { .. } | Op::Rename { .. },
+            Seen::Changed { count, after, .. },
+        ) => Seen::Changed { object: None, count: *count, after: *after },
         _ => seen.clone(),
     }
 }

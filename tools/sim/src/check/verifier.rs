@@ -19,7 +19,11 @@ impl Verifiers {
             return Ok(());
         }
         if clean {
-            return Err(Failure::new(NAME, format!("{last:02x?}, as before the clean close"), format!("{verifier:02x?}")));
+            return Err(Failure::new(
+                NAME,
+                format!("{last:02x?}, as before the clean close"),
+                format!("{verifier:02x?}"),
+            ));
         }
         if self.0.contains(&verifier) {
             return Err(Failure::new(NAME, "a verifier never given out before", format!("{verifier:02x?}")));
