@@ -25,6 +25,7 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
+use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
 use slatedb::{Db, DbSnapshot, WriteBatch};
 use tarn_base::world::World;
@@ -130,6 +131,11 @@ impl SlateOpener {
         let bridge = Arc::new(Bridge::new(self.store.clone()));
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
         clock.never_before(self.floor.0.load(Ordering::SeqCst));
+        match within(&self.world, self.options.patience, written_until(&self.path, bridge.clone())).await {
+            Some(Ok(tick)) => clock.never_before(tick),
+            Some(Err(error)) => return Err(error::of_opening(&error)),
+            None => return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience))),
+        }
         let build = Db::builder(self.path.as_str(), bridge.clone())
             .with_settings(settings::settings())
             .with_db_cache(self.cache.clone(), 0)
@@ -148,7 +154,6 @@ impl SlateOpener {
                 return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
             }
         };
-        clock.never_before(db.status().current_manifest.last_l0_clock_tick());
         let opened = Arc::new(Opened { db, bridge });
         let view = match opened.snapshot() {
             Ok(view) => view,
@@ -160,6 +165,24 @@ impl SlateOpener {
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
         Ok(Arc::new(SlateStore { opened, world, patience, floor, view, busy }))
     }
+}
+
+/// The latest time that the database under `path` was written at, milliseconds since 1970; 0 if there is none.
+///
+/// It is asked before the database is opened, because its compactor begins with that.
+async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::Error> {
+    let admin = Admin::builder(path, store).build();
+    let mut ticks = vec![0];
+    if let Some(manifest) = admin.read_manifest(None).await? {
+        ticks.push(manifest.last_l0_clock_tick());
+        let last = manifest.last_compacted_l0_sst_id();
+        let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
+        ticks.extend(written.map(|id| id.timestamp_ms() as i64));
+    }
+    if let Some(compactions) = admin.read_compactions(None).await? {
+        ticks.extend(compactions.recent_compactions().map(|job| job.id().timestamp_ms() as i64));
+    }
+    Ok(ticks.into_iter().max().unwrap_or(0))
 }
 
 /// The result of `future`, or `None` if it takes longer than `patience`.
