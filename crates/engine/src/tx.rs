@@ -246,12 +246,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The beginning of `range` with removals, and where it ends if that is before the range does.
-    fn scan_part(
-        &mut self,
-        range: Range<Key>,
-        limit: usize,
-        fresh: bool,
-    ) -> Step<(Merged, Option<Key>)> {
+    fn scan_part(&mut self, range: Range<Key>, limit: usize, fresh: bool) -> Step<(Merged, Option<Key>)> {
         let mut merged = Merged::new();
         let mut until = None;
         if !fresh {
