@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tarn_base::world::World;
+use tarn_base::ids::Position;
 use tarn_data::Salt;
 use tarn_meta::{MetaOpener, MetaStore};
 use tarn_store::Store;
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::core::{Core, Health, Identity, Numbers};
 use crate::error::OpenError;
 use crate::overlay::{Stack, StackCell};
-use crate::owner::{Held, Register, Tenure};
+use crate::owner::{Held, OwnerError, Register, Tenure};
 use crate::reclaim::Reclaim;
 use crate::recovery::Rebuilt;
 use crate::segments::Segments;
@@ -155,14 +156,13 @@ impl Engine {
             let _gate = self.core.gate.write();
             self.core.health.closing.store(true, Ordering::Relaxed);
         }
-        let saved = self.last_checkpoints().await;
+        let mut saved = self.last_checkpoints().await;
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;
         if saved.is_ok() {
             self.core.config.crash_point("before the owner record is closed").await;
-            if let Err(error) = self.tenure.close(position).await {
-                tracing::warn!(%error, "the owner record could not be closed; the next opening needs this log");
-            }
+            // Without it the bucket alone does not open, so it is no clean end.
+            saved = self.release(position).await;
         }
         self.tenure.end();
         self.core.config.crash_point("before the log is closed").await;
@@ -174,6 +174,22 @@ impl Engine {
         }
         self.keeper.close_meta().await;
         saved
+    }
+
+    /// Closes the owner record, patiently.
+    async fn release(&self, position: Position) -> Result<(), CheckpointError> {
+        let mut tries = 1;
+        loop {
+            match self.tenure.close(position).await {
+                Ok(()) => return Ok(()),
+                Err(OwnerError::Store(_)) if tries < LAST_TRIES => {}
+                Err(OwnerError::Store(error)) => return Err(error.into()),
+                Err(OwnerError::Lost) => return Err(CheckpointError::Deposed),
+                Err(OwnerError::Record(error)) => return Err(CheckpointError::Damaged(error.to_string())),
+            }
+            self.core.world.clock.sleep(LAST_PAUSE).await;
+            tries += 1;
+        }
     }
 
     async fn last_checkpoints(&self) -> Result<(), CheckpointError> {

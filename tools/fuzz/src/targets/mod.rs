@@ -64,6 +64,7 @@ pub fn all() -> Vec<Target> {
 }
 
 /// Makes the last four bytes the CRC-32C of the rest, little-endian.
+#[expect(clippy::ptr_arg, reason = "a mender may also lengthen its input; all have one type")]
 fn mend_last_four(bytes: &mut Vec<u8>) {
     if let Some(body) = bytes.len().checked_sub(4) {
         let crc = crc32c(&bytes[..body]).to_le_bytes();
@@ -72,6 +73,7 @@ fn mend_last_four(bytes: &mut Vec<u8>) {
 }
 
 /// As [`mend_last_four`], of the first `N` bytes only.
+#[expect(clippy::ptr_arg, reason = "a mender may also lengthen its input; all have one type")]
 fn mend_front<const N: usize>(bytes: &mut Vec<u8>) {
     if bytes.len() >= N {
         let crc = crc32c(&bytes[..N - 4]).to_le_bytes();
