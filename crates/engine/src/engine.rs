@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tarn_base::world::World;
 use tarn_base::ids::Position;
+use tarn_base::world::World;
 use tarn_data::Salt;
 use tarn_meta::{MetaOpener, MetaStore};
 use tarn_store::Store;

@@ -125,7 +125,8 @@ impl Life<'_> {
         self.event(number, format_args!("{}", answered(&op, &outcome, ran.as_ref())));
         let limit = knowledge.chaos.may_be_full()
             || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
-        let log = self.log.poisoned().is_some() || (self.power_may_go && outcome.seen == Seen::Refused(Errno::Io));
+        let refused = matches!(outcome.seen, Seen::Refused(Errno::Io | Errno::ReadOnly));
+        let log = self.log.poisoned().is_some() || (self.power_may_go && refused);
         let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log, limit };
         if excuses.log {
             // The power may have gone, which nobody else notices.
