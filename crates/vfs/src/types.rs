@@ -306,7 +306,7 @@ pub enum WriteSpeed {
     /// On the log's medium.
     #[default]
     Normal,
-    /// In memory; at most 10 s of changes are exposed.
+    /// In memory; the latest changes are exposed (see `docs/durability.md`).
     High,
 }
 
