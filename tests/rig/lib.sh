@@ -41,8 +41,57 @@ sweep() {
         [ -e "/proc/$owner" ] && continue
         kill_all "$name"
         ip netns del "$name" 2>/dev/null || true
+        unmount_below "${TMPDIR:-/var/tmp}/tarn-rig.$owner."
         rm -rf "${TMPDIR:-/var/tmp}/tarn-rig.$owner".*
     done
+}
+
+unmount_below() { # everything mounted under a path that begins so, the innermost first
+    local place
+    awk -v begin="$1" 'index($5, begin) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r place; do
+        umount -l "$place"
+    done
+}
+
+# disk NAME SIZE: a file system of its own, ext4, at $WORK/NAME.
+disk() {
+    mkdir "$WORK/$1"
+    truncate -s "$2" "$WORK/$1.image"
+    mke2fs -q -t ext4 -m 0 "$WORK/$1.image"
+    mount -o loop "$WORK/$1.image" "$WORK/$1"
+}
+
+# tarn_status [flags]: what `tarn status` says.
+tarn_status() { in_ns "$TARN" status --data "$DATA" "$@"; }
+
+# until_said SECONDS PATTERN: waits until `tarn status` says so.
+until_said() {
+    for _ in $(seq $(($1 * 5))); do
+        tarn_status 2>/dev/null | grep -qE "$2" && return
+        sleep 0.2
+    done
+    tarn_status || true
+    fail "tarn status does not say \"$2\" within $1 s"
+}
+
+# An S3 server, and the line to it that the file $WORK/away takes away; $STORE is its URL.
+away_store() {
+    export AWS_ACCESS_KEY_ID=rigaccess AWS_SECRET_ACCESS_KEY=rigsecret AWS_REGION=us-east-1
+    export AWS_ENDPOINT=http://127.0.0.1:7071 AWS_ALLOW_HTTP=true
+    mkdir -p "$WORK/s3/bucket"
+    setsid ip netns exec "$NS" versitygw --access rigaccess --secret rigsecret --port 127.0.0.1:7070 \
+        posix "$WORK/s3" </dev/null >"$WORK/s3.log" 2>&1 &
+    disown
+    setsid ip netns exec "$NS" "$NFSLOAD" proxy --listen 127.0.0.1:7071 --to 127.0.0.1:7070 --away "$WORK/away" \
+        </dev/null >"$WORK/proxy.log" 2>&1 &
+    disown
+    for port in 7070 7071; do port_opens $port; done
+    STORE=s3://bucket/one
+}
+
+port_opens() {
+    for _ in $(seq 300); do in_ns ss -Hltn "sport = :$1" | grep -q . && return; sleep 0.1; done
+    fail "nothing listens on port $1 after 30 s"
 }
 
 kill_all() { # every process in a namespace
@@ -66,6 +115,7 @@ finish() {
     fi
     kill_all "$NS"
     ip netns del "$NS" 2>/dev/null
+    unmount_below "$WORK"
     [ -n "${RIG_KEEP:-}" ] && echo "kept: $WORK" || rm -rf "$WORK"
     exit $status
 }

@@ -15,11 +15,6 @@ export AZURE_STORAGE_ACCOUNT_NAME=devstoreaccount1
 export AZURE_STORAGE_ACCOUNT_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
 export AZURE_STORAGE_USE_EMULATOR=true AZURE_ALLOW_HTTP=true
 
-port_opens() {
-    for _ in $(seq 300); do in_ns ss -Hltn "sport = :$1" | grep -q . && return; sleep 0.1; done
-    fail "nothing listens on port $1 after 30 s"
-}
-
 store_s3() {
     mkdir -p "$WORK/s3/bucket"
     setsid ip netns exec "$NS" versitygw --access rigaccess --secret rigsecret --port 127.0.0.1:7070 \

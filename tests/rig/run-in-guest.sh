@@ -7,19 +7,24 @@
 #   -s DIR       share a host directory, /share in the guest
 #   -m MB        guest memory (default 768)
 #   -n NAME      the guest's host name (locks are owned by host names; default rig-guest)
+#   -d FILE      a second disk, /dev/ubdb in the guest, which stays when the guest ends
+#   -P FILE      write the guest's process group there: `kill -9 -- -$(cat FILE)` is a power cut. The guest's page cache
+#                dies with it; what it flushed is in the disk file. (The host's page cache lives on: what the guest wrote
+#                without a barrier, but did write, is there too; losing that is the simulator's part.)
 #   -t SECONDS   give up after this long (default 600), status 124
 # Guests run side by side, each with a tap and a copy-on-write file of its own. The network namespace belongs to
 # the test, so that the test network stays off every other interface; whoever made it cleans it up.
 set -uo pipefail
 OUT=${TARN_RIG:-${TARN_TOOLS:-/var/tmp/tarn-tools}/rig}
-share= memory=768 name=rig-guest limit=600
-while getopts s:m:n:t: option; do
+share= memory=768 name=rig-guest limit=600 disk= groupfile=
+while getopts s:m:n:t:d:P: option; do
     case $option in
-    s) share=$(realpath "$OPTARG") ;; m) memory=$OPTARG ;; n) name=$OPTARG ;; t) limit=$OPTARG ;; *) exit 2 ;;
+    s) share=$(realpath "$OPTARG") ;; m) memory=$OPTARG ;; n) name=$OPTARG ;; t) limit=$OPTARG ;;
+    d) disk=$(realpath "$OPTARG") ;; P) groupfile=$OPTARG ;; *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -eq 1 ] || { sed -n '2,14p' "$0" >&2; exit 2; }
+[ $# -eq 1 ] || { sed -n '2,18p' "$0" >&2; exit 2; }
 [ -e "$OUT/built" ] || { echo "no guest in $OUT: run tests/rig/build-guest.sh" >&2; exit 2; }
 [ -n "$(ip netns identify $$)" ] || { echo "run me and the server in a network namespace" >&2; exit 2; }
 
@@ -45,7 +50,7 @@ ip link set "$tap" txqueuelen 10000 up
 
 (cd "$run" && TMPDIR=/dev/shm exec timeout -k 5 "$limit" "$OUT/linux.uml" \
     mem="${memory}M" umid="$(basename "$run")" uml_dir="$run/" \
-    ubd0="$run/cow,$OUT/root.img" root=/dev/ubda rw init=/sbin/guest-init \
+    ubd0="$run/cow,$OUT/root.img" ${disk:+ubd1="$disk"} root=/dev/ubda rw init=/sbin/guest-init \
     vec0:transport=tap,ifname="$tap",depth=512,gro=1 \
     con=null con0=null,fd:1 ssl=null \
     rig.run="$run" rig.share="$share" rig.name="$name" \
@@ -57,6 +62,7 @@ for _ in $(seq 100); do
     [ -n "$p" ] && [ "$(ps -o pgid= -p "$p" | tr -d ' ')" = "$p" ] && { group=$p; break; }
     sleep 0.05
 done
+[ -z "$groupfile" ] || echo "$group" >"$groupfile"
 # The output files grow as the guest writes; follow them until it is gone.
 tail -q -c +1 -s 0.1 -f --pid="$guest" "$run/out" & out=$!
 tail -q -c +1 -s 0.1 -f --pid="$guest" "$run/err" >&2 & err=$!

@@ -10,6 +10,8 @@ use crate::rpc::{Connection, Credentials, Procedure};
 use crate::types::{Attributes, Change, Entry, Handle, Kind, Stable};
 use crate::xdr::{Reader, Writer};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const NFS: u32 = 100_003;
@@ -21,10 +23,16 @@ pub struct Client {
     connection: Option<Connection>,
     xid: u32,
     /// How long a call is repeated before its failure is told.
-    patience: Duration,
+    pub patience: Duration,
+    /// How long a connection may be silent before it counts as broken.
+    pub timeout: Duration,
     /// Calls that were sent more than once.
     pub repeated: u64,
+    /// Answers that said JUKEBOX, each waited out. Others may look at it, or count in it too.
+    pub put_off: Arc<AtomicU64>,
 }
+
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How CREATE treats a name that exists.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +62,16 @@ pub struct Data {
 impl Client {
     /// `first` makes the numbers of calls differ from other clients' on the same address.
     pub fn new(address: SocketAddr, who: Credentials, first: u32, patience: Duration) -> Client {
-        Client { address, who, connection: None, xid: first, patience, repeated: 0 }
+        Client {
+            address,
+            who,
+            connection: None,
+            xid: first,
+            patience,
+            timeout: TIMEOUT,
+            repeated: 0,
+            put_off: Arc::default(),
+        }
     }
 
     /// The root of an export.
@@ -261,6 +278,7 @@ impl Client {
             if !jukebox || started.elapsed() > self.patience {
                 return Ok(results);
             }
+            self.put_off.fetch_add(1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -288,7 +306,7 @@ impl Client {
 
     fn attempt(&mut self, procedure: Procedure, arguments: &[u8], sent: &mut u32) -> Result<Vec<u8>> {
         if self.connection.is_none() {
-            self.connection = Some(Connection::open(self.address, Duration::from_secs(10))?);
+            self.connection = Some(Connection::open(self.address, self.timeout)?);
         }
         let Some(connection) = self.connection.as_mut() else {
             return Err(Error::Protocol("no connection"));

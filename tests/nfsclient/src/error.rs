@@ -40,11 +40,13 @@ pub struct Status(pub u32);
 impl Status {
     pub const PERM: Status = Status(1);
     pub const NOENT: Status = Status(2);
+    pub const IO: Status = Status(5);
     pub const ACCES: Status = Status(13);
     pub const EXIST: Status = Status(17);
     pub const NOTDIR: Status = Status(20);
     pub const ISDIR: Status = Status(21);
     pub const NOSPC: Status = Status(28);
+    pub const ROFS: Status = Status(30);
     pub const NOTEMPTY: Status = Status(66);
     pub const STALE: Status = Status(70);
     pub const BADHANDLE: Status = Status(10001);
@@ -53,11 +55,13 @@ impl Status {
     const NAMES: &[(Status, &'static str)] = &[
         (Status::PERM, "PERM"),
         (Status::NOENT, "NOENT"),
+        (Status::IO, "IO"),
         (Status::ACCES, "ACCES"),
         (Status::EXIST, "EXIST"),
         (Status::NOTDIR, "NOTDIR"),
         (Status::ISDIR, "ISDIR"),
         (Status::NOSPC, "NOSPC"),
+        (Status::ROFS, "ROFS"),
         (Status::NOTEMPTY, "NOTEMPTY"),
         (Status::STALE, "STALE"),
         (Status::BADHANDLE, "BADHANDLE"),

@@ -19,6 +19,9 @@ pub struct Test {
 
 const NETWORK: &[&str] = &["root", "ip", "ps"];
 const GUEST: &[&str] = &["root", "ip", "ps", "/dev/net/tun", "guest"];
+/// With a small file system of the test's own.
+const DISK: &[&str] = &["root", "ip", "ps", "mke2fs", "/dev/loop-control"];
+const S3: &[&str] = &["root", "ip", "ps", "versitygw"];
 
 pub const TESTS: &[Test] = &[
     Test {
@@ -61,17 +64,39 @@ pub const TESTS: &[Test] = &[
         short: &[],
         long: &[],
     },
-    Test { name: "kill-raw", script: "kill.sh", needs: NETWORK, short: &["raw", "5"], long: &["raw", "50"] },
+    Test { name: "kill-raw", script: "kill.sh", needs: NETWORK, short: &["raw", "5"], long: &["raw", "100"] },
     Test { name: "kill-kernel", script: "kill.sh", needs: GUEST, short: &["kernel", "5"], long: &["kernel", "50"] },
+    Test { name: "kernel-restarts", script: "restarts.sh", needs: GUEST, short: &["4"], long: &["50"] },
+    Test {
+        name: "power-cut",
+        script: "power-cut.sh",
+        needs: &["root", "ip", "ps", "/dev/net/tun", "guest", "mke2fs"],
+        short: &["2"],
+        long: &["20"],
+    },
+    Test {
+        name: "log-flush-fails",
+        script: "log-failure.sh",
+        needs: &["root", "ip", "ps", "gcc"],
+        short: &["flush"],
+        long: &["flush"],
+    },
+    Test {
+        name: "log-write-fails",
+        script: "log-failure.sh",
+        needs: &["root", "ip", "ps", "gcc"],
+        short: &["write"],
+        long: &["write"],
+    },
+    Test { name: "store-away", script: "store-away.sh", needs: S3, short: &["8", "512MiB"], long: &["120", "4GiB"] },
+    Test { name: "log-full", script: "log-full.sh", needs: S3, short: &[], long: &[] },
+    Test { name: "disk-full", script: "disk-full.sh", needs: DISK, short: &[], long: &[] },
+    Test { name: "volume-limit", script: "volume-limit.sh", needs: NETWORK, short: &[], long: &[] },
+    Test { name: "store-deleted", script: "store-gone.sh", needs: DISK, short: &["deleted"], long: &["deleted"] },
+    Test { name: "store-read-only", script: "store-gone.sh", needs: DISK, short: &["read-only"], long: &["read-only"] },
     Test { name: "bucket-alone", script: "recovery.sh", needs: NETWORK, short: &["bucket"], long: &["bucket"] },
     Test { name: "log-and-bucket", script: "recovery.sh", needs: NETWORK, short: &["log"], long: &["log"] },
-    Test {
-        name: "bucket-s3",
-        script: "recovery.sh",
-        needs: &["root", "ip", "ps", "versitygw"],
-        short: &["s3"],
-        long: &["s3"],
-    },
+    Test { name: "bucket-s3", script: "recovery.sh", needs: S3, short: &["s3"], long: &["s3"] },
     Test {
         name: "bucket-azure",
         script: "recovery.sh",

@@ -5,7 +5,8 @@
 //! - A kernel client's journal, if there is one, is held against the server at the same moment; the next kill waits
 //!   until the kernel client has gone on, for it takes its time to connect again.
 //! - At the end the server is stopped properly, started once more, and everything is compared again.
-//! - This is a crash of the process: the page cache survives it. Losing unflushed writes is the simulator's part.
+//! - Without `--group` this is a crash of the process: the page cache survives it. With it the command runs the server in a
+//!   guest, and the whole guest is killed: what was not flushed is lost, as in a power cut.
 
 use crate::history::History;
 use crate::journal::Journal;
@@ -33,6 +34,12 @@ pub struct Arguments {
     /// What is run once the server is first up, such as setting export rules
     #[arg(long)]
     prepare: Option<String>,
+    /// A file that names the process group to kill, if that is not the command's own process: a guest's
+    #[arg(long)]
+    group: Option<PathBuf>,
+    /// A file that is made to ask for a proper stop, instead of SIGTERM to the command
+    #[arg(long)]
+    stop: Option<PathBuf>,
     /// Where the server's output goes
     #[arg(long, default_value = "/dev/null")]
     log: PathBuf,
@@ -59,11 +66,17 @@ struct Shared {
 
 struct Running {
     child: Child,
+    group: Option<PathBuf>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let group = self.group.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        match group {
+            // Whoever started the guest sees that it is gone, cleans up and ends.
+            Some(group) => drop(Command::new("kill").args(["-9", "--", &format!("-{}", group.trim())]).status()),
+            None => drop(self.child.kill()),
+        }
         let _ = self.child.wait();
     }
 }
@@ -95,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Outcome<String> {
     }
     shared.end.store(true, Ordering::SeqCst);
     let histories = clients.into_iter().map(join).collect::<Outcome<Vec<_>>>()?;
-    terminate(&mut running)?;
+    terminate(arguments, &mut running)?;
     drop(running);
     let _running = start(arguments)?;
     last(arguments, histories, seed)
@@ -188,6 +201,13 @@ fn goes_on(arguments: &Arguments) -> Outcome<()> {
 
 /// Starts the server and waits until it takes connections.
 fn start(arguments: &Arguments) -> Outcome<Running> {
+    if let Some(file) = &arguments.group {
+        // The last guest's: its number may be somebody else's by now.
+        let _ = std::fs::remove_file(file);
+    }
+    if let Some(file) = &arguments.stop {
+        let _ = std::fs::remove_file(file);
+    }
     let log = std::fs::OpenOptions::new().create(true).append(true).open(&arguments.log);
     let log = log.map_err(|error| format!("{}: {error}", arguments.log.display()))?;
     let errors = log.try_clone().map_err(|error| error.to_string())?;
@@ -198,7 +218,7 @@ fn start(arguments: &Arguments) -> Outcome<Running> {
         .stderr(errors)
         .spawn()
         .map_err(|error| format!("{}: {error}", arguments.command[0]))?;
-    let mut running = Running { child };
+    let mut running = Running { child, group: arguments.group.clone() };
     let started = Instant::now();
     while TcpStream::connect_timeout(&arguments.server.address, Duration::from_secs(1)).is_err() {
         if let Ok(Some(status)) = running.child.try_wait() {
@@ -212,15 +232,20 @@ fn start(arguments: &Arguments) -> Outcome<Running> {
     Ok(running)
 }
 
-fn terminate(running: &mut Running) -> Outcome<()> {
+fn terminate(arguments: &Arguments, running: &mut Running) -> Outcome<()> {
     let process = running.child.id().to_string();
-    let _ = Command::new("kill").args(["-TERM", &process]).status();
+    match &arguments.stop {
+        Some(file) => std::fs::write(file, "").map_err(|error| format!("{}: {error}", file.display()))?,
+        None => drop(Command::new("kill").args(["-TERM", &process]).status()),
+    }
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         if let Ok(Some(status)) = running.child.try_wait() {
-            return if status.success() { Ok(()) } else { Err(format!("SIGTERM ended the server with {status}")) };
+            // What may have been a guest's group is somebody else's number now.
+            running.group = None;
+            return if status.success() { Ok(()) } else { Err(format!("a proper stop ended with {status}")) };
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err("the server does not end on SIGTERM".to_owned())
+    Err("the server does not end when asked to".to_owned())
 }

@@ -3,6 +3,8 @@
 mod history;
 mod journal;
 mod kill;
+mod ledger;
+mod proxy;
 mod random;
 mod tree;
 
@@ -34,8 +36,21 @@ enum Command {
         server: Server,
         name: String,
     },
+    /// List the export's root
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
     /// Start the server, kill it under load again and again, and check after each restart
     Kill(kill::Arguments),
+    /// Append records, each durable when it is answered, and note in a ledger what was
+    Write(ledger::Write),
+    /// Hold the server to the ledger
+    Read(ledger::Check),
+    /// Remove each client's last file, and take it out of the ledger
+    Drop(ledger::Check),
+    /// Pass HTTP on to an object store, or answer 503 in its place
+    Proxy(proxy::Arguments),
 }
 
 #[derive(Args, Clone)]
@@ -45,6 +60,9 @@ pub struct Server {
     address: SocketAddr,
     #[arg(long, default_value = "/vol")]
     export: String,
+    /// How long a connection may be silent before a new one is made, seconds
+    #[arg(long, default_value_t = 10)]
+    timeout: u64,
 }
 
 impl Server {
@@ -52,6 +70,7 @@ impl Server {
     pub fn connect(&self, number: u32) -> Outcome<(Client, Handle)> {
         let first = random::seed() as u32 & 0x00ff_ffff | number << 24;
         let mut client = Client::new(self.address, Credentials::root(), first, Duration::from_secs(60));
+        client.timeout = Duration::from_secs(self.timeout);
         let root = client.mount(&self.export).map_err(|error| format!("mount {}: {error}", self.export))?;
         Ok((client, root))
     }
@@ -62,7 +81,12 @@ fn main() -> ExitCode {
         Command::Fill(arguments) => tree::fill(&arguments),
         Command::Check(arguments) => tree::check(&arguments),
         Command::Mkdir { server, name } => mkdir(&server, &name),
+        Command::List { server } => list(&server),
         Command::Kill(arguments) => kill::run(&arguments),
+        Command::Write(arguments) => ledger::write(&arguments),
+        Command::Read(arguments) => ledger::check(&arguments),
+        Command::Drop(arguments) => ledger::drop_last(&arguments),
+        Command::Proxy(arguments) => proxy::run(arguments),
     };
     match outcome {
         Ok(said) => {
@@ -83,4 +107,10 @@ fn mkdir(server: &Server, name: &str) -> Outcome<String> {
     let all = tarn_nfsclient::types::Change::mode(0o777);
     client.setattr(&made, all).map_err(problem)?;
     Ok(format!("made {name}"))
+}
+
+fn list(server: &Server) -> Outcome<String> {
+    let (mut client, root) = server.connect(1)?;
+    let entries = client.readdirplus(&root).map_err(|error| format!("list: {error}"))?;
+    Ok(format!("{} entries", entries.len()))
 }

@@ -1,0 +1,52 @@
+#!/bin/bash
+# disk-full.sh - log, state and store lie on one small disk, ext4, and it runs full: NOSPC, reading goes on, nothing lost.
+#
+# Also: killed and started while it is full; and with room again the same server takes changes again by itself.
+. "$(dirname "$0")/lib.sh"
+begin
+# Small caches: what is read comes from the store.
+printf '[log]\nsize = "64MiB"\n[cache]\ndata = "16MiB"\nnames = "16MiB"\n' >"$CONFIG"
+disk small 260M
+DATA=$WORK/small/data
+# What an operator can remove.
+fallocate -l 90M "$WORK/small/ballast"
+serve
+write() { in_ns "$NFSLOAD" write --ledger "$WORK/ledger" --patience 60 "$@"; }
+said=$(write --seconds 120 --until NOSPC 2>&1) || fail "filling: $said"
+say "$said"
+until_said 15 'FULL .*no space left'
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading while the disk is full"
+# What takes no room is taken, for it only needs the log.
+write --seconds 3 --rate 2000000 --over || fail "writing over while the disk is full"
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading what was written over"
+
+stop KILL
+# Whether it starts on the full disk, or says what is wrong: both are right, losing anything is not.
+if (serve) >"$WORK/start.out" 2>&1; then
+    in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading after a start on the full disk"
+    kill_all "$NS"
+    started="it starts on the full disk"
+else
+    grep -qiE 'no (space|room)' "$WORK/server.log" || { cat "$WORK/server.log"; fail "no word of a full disk"; }
+    started="it does not start on the full disk, and says why"
+fi
+rm "$WORK/small/ballast"
+serve
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading with room again"
+
+# Full to the last byte, by somebody else, and room made under the running server.
+write --seconds 1 --rate 2000000 || fail "writing with room again"
+cat /dev/zero >"$WORK/small/ballast" 2>/dev/null || true
+say "$(stat -f -c %a "$WORK/small") blocks free"
+! in_ns timeout 60 "$TARN" checkpoint --data "$DATA" >"$WORK/checkpoint" 2>&1 || fail "a checkpoint without room"
+until_said 15 'FULL .*no space left'
+write --seconds 60 --until NOSPC || fail "a full disk, and no word of it"
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading while the disk is full to the last byte"
+rm "$WORK/small/ballast"
+for _ in $(seq 100); do tarn_status | grep -q '  FULL' || break; sleep 0.2; done
+! tarn_status | grep -q '  FULL' || fail "there is room, and it still says full"
+write --seconds 2 --rate 2000000 || fail "writing with room again"
+stop TERM
+serve
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading after a clean stop"
+echo "$said; reading goes on, $started; with room again it goes on by itself"
