@@ -306,7 +306,7 @@ pub enum WriteSpeed {
     /// On the log's medium.
     #[default]
     Normal,
-    /// In memory; the latest changes are exposed (see `docs/durability.md`).
+    /// In memory; a crash may lose those of the last 10 s (see `docs/durability.md`).
     High,
 }
 

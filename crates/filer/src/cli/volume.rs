@@ -69,7 +69,7 @@ pub struct Change {
     /// Size of a record of files made from now on: a power of two from 4KiB to 1MiB
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_size)]
     record_size: Option<u64>,
-    /// normal: acknowledged on the log's disk; high: in memory, a crash may lose the latest changes
+    /// normal: acknowledged on the log's disk; high: in memory, a crash may lose the last 10 s
     #[arg(long, value_name = "SPEED", value_parser = ["normal", "high"])]
     write_speed: Option<String>,
     /// How long changes may wait in the log before they go to the store, up to 12h
