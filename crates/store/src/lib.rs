@@ -2,7 +2,7 @@
 //!
 //! Stores: [`memory`], [`local`] (a directory), [`cloud`] (S3, Azure), chosen by [`url`]. Decorators: [`prefix`],
 //! [`sealed`] (encryption), [`retry`], [`shape`] (latency and rates), [`meter`], [`fault`]. [`suite`] is what each of
-//! them must pass; [`bridge`] shows a store to the metadata engine.
+//! them must pass, [`probe`] what is asked of one before it is relied on; [`bridge`] shows a store to the metadata engine.
 
 pub mod bridge;
 pub mod cloud;
@@ -14,6 +14,7 @@ pub mod meter;
 pub mod name;
 pub mod operation;
 pub mod prefix;
+pub mod probe;
 pub mod retry;
 pub mod sealed;
 pub mod shape;

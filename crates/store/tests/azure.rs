@@ -11,7 +11,7 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use support::server::{Server, find, skipped};
 use tarn_store::url::StoreUrl;
-use tarn_store::{PutMode, StoreError, suite};
+use tarn_store::{PutMode, StoreError, probe, suite};
 
 const NAME: &str = "azure_keeps_the_contract";
 const ACCOUNT: &str = "devstoreaccount1";
@@ -62,6 +62,7 @@ fn azure_keeps_the_contract() {
     runtime.block_on(async {
         suite::check(&*open("az://container")).await.unwrap();
         suite::check(&*open("az://container/some/prefix")).await.unwrap();
+        probe::conditions(&*open("az://container/some/prefix"), &support::world(1)).await.unwrap();
         let store = open("az://container/some/prefix");
         store.put("object", Bytes::from("text"), PutMode::Create).await.unwrap();
         let listed = open("az://container").list("some/prefix/").await.unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 use bytes::Bytes;
 use support::server::{Server, find, skipped};
 use tarn_store::url::StoreUrl;
-use tarn_store::{PutMode, StoreError, suite};
+use tarn_store::{PutMode, StoreError, probe, suite};
 
 const NAME: &str = "s3_keeps_the_contract";
 
@@ -38,6 +38,7 @@ fn s3_keeps_the_contract() {
     runtime.block_on(async {
         suite::check(&*open("s3://bucket")).await.unwrap();
         suite::check(&*open("s3://bucket/some/prefix")).await.unwrap();
+        probe::conditions(&*open("s3://bucket/some/prefix"), &support::world(1)).await.unwrap();
         let store = open("s3://bucket/some/prefix");
         store.put("object", Bytes::from("text"), PutMode::Create).await.unwrap();
         let listed = open("s3://bucket").list("some/prefix/").await.unwrap();
