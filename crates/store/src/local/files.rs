@@ -70,6 +70,24 @@ impl Files {
         Ok(files)
     }
 
+    /// Whether the directory that is open is the one of its name.
+    pub fn has_its_place(&self) -> StoreResult<bool> {
+        let open = rustix::fs::fstat(&self.root).map_err(|errno| self.failed(errno))?;
+        match rustix::fs::stat(&self.path) {
+            // A directory that was removed keeps its number as long as it is open: nobody else has it.
+            Ok(named) => Ok(named.st_ino == open.st_ino && named.st_dev == open.st_dev),
+            Err(Errno::NOENT | Errno::NOTDIR) => Err(self.gone()),
+            Err(errno) => Err(failure(&self.shown(), errno)),
+        }
+    }
+
+    /// The store's directory that has the name now.
+    pub fn opened_anew(&self) -> StoreResult<Files> {
+        Files::open(&self.path, false).map_err(|error| {
+            StoreError::Unavailable(format!("{error}; another directory has taken its place: put it back as it was"))
+        })
+    }
+
     pub fn shown(&self) -> String {
         self.path.display().to_string()
     }
@@ -314,7 +332,7 @@ impl Files {
 
     fn gone(&self) -> StoreError {
         let shown = self.shown();
-        StoreError::Unavailable(format!("the store directory {shown} was removed; put it back and start again"))
+        StoreError::Unavailable(format!("the store directory {shown} was removed or moved away; put it back as it was"))
     }
 
     fn failed(&self, errno: Errno) -> StoreError {

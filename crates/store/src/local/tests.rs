@@ -47,7 +47,8 @@ fn staging_files_go_unless_their_writer_lives() {
     let store = LocalStore::open(directory.path(), true).unwrap();
     let staging = directory.path().join(".tarn/staging");
     fs::write(staging.join("1-0"), "half").unwrap();
-    let live = store.files.stage(b"whole").unwrap();
+    let files = store.files();
+    let live = files.stage(b"whole").unwrap();
     assert_eq!(fs::read_dir(&staging).unwrap().count(), 2);
     LocalStore::open(directory.path(), false).unwrap();
     assert_eq!(fs::read_dir(&staging).unwrap().count(), 1);
@@ -76,6 +77,36 @@ fn a_removed_directory_is_told_and_not_made_again() {
     told(futures::executor::block_on(store.head("a/b")).unwrap_err());
     told(futures::executor::block_on(store.delete("a/b")).unwrap_err());
     assert!(!path.exists());
+}
+
+#[test]
+fn a_directory_that_was_put_back_is_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, away) = (directory.path().join("store"), directory.path().join("away"));
+    let store = LocalStore::open(&path, true).unwrap();
+    put(&store, "a", "text", PutMode::Create).unwrap();
+    fs::rename(&path, &away).unwrap();
+    // Reading goes on; what would change something is not done where nobody looks for it.
+    assert_eq!(get(&store, "a").unwrap(), "text");
+    assert!(put(&store, "b", "x", PutMode::Create).unwrap_err().to_string().contains("moved away"));
+    assert!(futures::executor::block_on(store.delete("a")).is_err());
+    fs::create_dir(&path).unwrap();
+    let told = put(&store, "b", "x", PutMode::Create).unwrap_err().to_string();
+    assert!(told.contains("another directory has taken its place"), "{told}");
+    assert!(fs::read_dir(&path).unwrap().next().is_none() && !away.join("b").exists());
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&away, &path).unwrap();
+    put(&store, "b", "x", PutMode::Create).unwrap();
+    // A copy in its place, the first one deleted.
+    LocalStore::open(&away, true).unwrap();
+    fs::copy(path.join("a"), away.join("a")).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    assert!(get(&store, "a").is_err());
+    fs::rename(&away, &path).unwrap();
+    assert_eq!(get(&store, "a").unwrap(), "text");
+    assert!(matches!(get(&store, "b"), Err(StoreError::NotFound(_))));
+    put(&store, "c", "x", PutMode::Create).unwrap();
+    assert!(path.join("c").exists());
 }
 
 #[test]
