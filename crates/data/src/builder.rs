@@ -13,7 +13,7 @@ use tarn_base::ids::SegmentId;
 
 use crate::codec::{Compression, Compressor};
 use crate::directory::{Directory, DirectoryRecord, Origin, RECORD_BYTES};
-use crate::format::{FOOTER_SIZE, Footer, HEADER_SIZE, RECORD_SIZE_MAX, RECORDS_MAX, SegmentHeader, check_lengths};
+use crate::format::{FOOTER_SIZE, Footer, HEADER_SIZE, PLAIN_SIZE_MAX, RECORDS_MAX, SegmentHeader, check_lengths};
 use crate::keys::{FamilyKey, RecordHash, Salt, SegmentKey};
 use crate::name::object_name;
 use crate::pointer::RecordPointer;
@@ -66,7 +66,7 @@ impl SegmentBuilder {
     ///
     /// `target` is the object's size in bytes at which [`SegmentBuilder::full`] says so; the last record may exceed it.
     pub fn new(segment: SegmentId, family: Arc<FamilyKey>, salt: &Salt, target: usize) -> SegmentBuilder {
-        let mut bytes = Vec::with_capacity(target + RECORD_SIZE_MAX as usize);
+        let mut bytes = Vec::with_capacity(target + PLAIN_SIZE_MAX as usize);
         SegmentHeader { segment, family: family.id(), salt: *salt }.encode(&mut bytes);
         let key = family.segment(salt, segment);
         let directory = Directory::new(segment);
@@ -91,7 +91,7 @@ impl SegmentBuilder {
         self.bytes.len() + directory + FOOTER_SIZE >= self.target || self.records() >= RECORDS_MAX
     }
 
-    /// Adds a record of at most [`RECORD_SIZE_MAX`] bytes; `born` and `generation` are the pointer's.
+    /// Adds a record of at most [`PLAIN_SIZE_MAX`] bytes; `born` and `generation` are the pointer's.
     ///
     /// An error says that the record is too long or the segment has no place left ([`SegmentBuilder::full`]).
     pub fn push(
@@ -141,6 +141,7 @@ impl SegmentBuilder {
             born,
             generation,
             tag,
+            lost: 0,
         })
     }
 
@@ -161,7 +162,7 @@ impl SegmentBuilder {
     }
 
     fn check_room(&self, len: usize) -> Decoded<()> {
-        if len > RECORD_SIZE_MAX as usize {
+        if len > PLAIN_SIZE_MAX as usize {
             return Err(DecodeError::Range("a record's length"));
         }
         // Far above every target; keeps all offsets within 32 bits whatever the caller does.

@@ -42,7 +42,7 @@ pub fn directory_samples() -> Vec<Vec<u8>> {
     vec![empty, own, directory.encode()]
 }
 
-/// Expands what stands for `plain` bytes, at most [`crate::RECORD_SIZE_MAX`], packed by the codec of this number.
+/// Expands what stands for `plain` bytes, at most [`crate::PLAIN_SIZE_MAX`], packed by the codec of this number.
 pub fn expand(codec: u8, plain: u32, packed: &[u8]) -> bool {
     Codec::from_code(codec).is_ok_and(|codec| codec.expand(packed.to_vec(), plain as usize).is_ok())
 }

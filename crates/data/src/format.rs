@@ -18,8 +18,10 @@ pub const FOOTER_MAGIC: [u8; 8] = *b"TARNDIR\0";
 pub const HEADER_SIZE: usize = 56;
 /// Bytes at the end of the object that say where its directory is.
 pub const FOOTER_SIZE: usize = 36;
-/// The largest record, bytes of plaintext.
+/// The largest record, bytes of data.
 pub const RECORD_SIZE_MAX: u32 = 1 << 20;
+/// The longest plaintext: such a record and the list of what is lost of it.
+pub const PLAIN_SIZE_MAX: u32 = RECORD_SIZE_MAX + RECORD_SIZE_MAX / 8 + 16;
 /// The most records in one segment.
 pub const RECORDS_MAX: u32 = 1 << 20;
 /// The nonce's index of the directory; no record has it.
@@ -120,7 +122,7 @@ pub fn check_lengths(codec: Codec, stored: u32, plain: u32) -> Decoded<()> {
         // Kept only where it saves something.
         Codec::Lz4 | Codec::Zstd => stored < plain && stored > 0,
     };
-    if plausible && plain <= RECORD_SIZE_MAX { Ok(()) } else { Err(DecodeError::Range("a record's lengths")) }
+    if plausible && plain <= PLAIN_SIZE_MAX { Ok(()) } else { Err(DecodeError::Range("a record's lengths")) }
 }
 
 /// The nonce of record `index`, under its segment's key.

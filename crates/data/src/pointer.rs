@@ -10,6 +10,8 @@ use tarn_base::ids::SegmentId;
 use crate::codec::Codec;
 
 const VERSION: u8 = 1;
+/// With the length of the list of lost bytes; written only where there is one.
+const VERSION_LOST: u8 = 2;
 
 /// Where a record's bytes are and how to know them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +24,12 @@ pub struct RecordPointer {
     pub offset: u32,
     /// Bytes stored.
     pub stored: u32,
-    /// Bytes once opened and expanded; at most [`RECORD_SIZE_MAX`](crate::RECORD_SIZE_MAX).
+    /// Bytes once opened and expanded: at most [`RECORD_SIZE_MAX`](crate::RECORD_SIZE_MAX) of data, and the list of
+    /// lost bytes.
     pub plain: u32,
+    /// Bytes at the end of the plaintext that list what is lost of the others ([`LostBytes`](crate::LostBytes)); 0: nothing
+    /// is.
+    pub lost: u32,
     pub codec: Codec,
     /// The volume's epoch in which this pointer (not the record) was born.
     pub born: u32,
@@ -33,21 +39,30 @@ pub struct RecordPointer {
 }
 
 impl RecordPointer {
-    /// Appends 25 to 56 bytes.
+    /// Bytes of the record that are data.
+    pub fn data(&self) -> u32 {
+        self.plain - self.lost.min(self.plain)
+    }
+
+    /// Appends 25 to 61 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(VERSION);
+        out.put_u8(if self.lost == 0 { VERSION } else { VERSION_LOST });
         out.put_u8(self.codec.code());
         let SegmentId { epoch, counter } = self.segment;
         for value in [epoch, counter, self.index, self.offset, self.stored, self.plain, self.born, self.generation] {
             out.put_varint(u64::from(value));
+        }
+        if self.lost != 0 {
+            out.put_varint(u64::from(self.lost));
         }
         out.put(&self.tag);
     }
 
     pub fn decode(bytes: &[u8]) -> Decoded<RecordPointer> {
         let mut take = Take::new(bytes);
-        match take.u8()? {
-            VERSION => {}
+        let version = take.u8()?;
+        match version {
+            VERSION | VERSION_LOST => {}
             0 => return Err(DecodeError::Range("the version of a record pointer")),
             newer => return Err(DecodeError::Version(u32::from(newer))),
         }
@@ -56,10 +71,14 @@ impl RecordPointer {
         let (index, offset) = (small(&mut take)?, small(&mut take)?);
         let (stored, plain) = (small(&mut take)?, small(&mut take)?);
         let (born, generation) = (small(&mut take)?, small(&mut take)?);
+        let lost = if version == VERSION_LOST { small(&mut take)? } else { 0 };
         let tag = take.array()?;
         take.end()?;
         crate::format::check_lengths(codec, stored, plain)?;
-        Ok(RecordPointer { segment, index, offset, stored, plain, codec, born, generation, tag })
+        if lost > plain || (version == VERSION_LOST && lost == 0) {
+            return Err(DecodeError::Range("a list of lost bytes"));
+        }
+        Ok(RecordPointer { segment, index, offset, stored, plain, lost, codec, born, generation, tag })
     }
 }
 

@@ -164,7 +164,7 @@ fn a_builder_is_full_at_its_target_and_refuses_what_is_too_long() {
         count += 1;
     }
     assert_eq!(count, 16);
-    assert!(builder.push(&vec![0; RECORD_SIZE_MAX as usize + 1], Compression::Lz4, 0, 0).is_err());
+    assert!(builder.push(&vec![0; PLAIN_SIZE_MAX as usize + 1], Compression::Lz4, 0, 0).is_err());
     builder.push(&vec![0; RECORD_SIZE_MAX as usize], Compression::Lz4, 0, 0).unwrap();
     assert_eq!(builder.finish().records, 17);
 }
@@ -244,10 +244,11 @@ proptest! {
         let [epoch, counter, index, offset, born, generation] = numbers;
         let segment = SegmentId { epoch, counter };
         for (codec, stored) in [(Codec::Plain, plain), (Codec::Lz4, 1.max(plain / 2)), (Codec::Zstd, 1.max(plain / 3))] {
-            let pointer = RecordPointer { segment, index, offset, stored, plain, codec, born, generation, tag };
+            let lost = numbers[0] % (plain + 1);
+            let pointer = RecordPointer { segment, index, offset, stored, plain, lost, codec, born, generation, tag };
             let mut bytes = Vec::new();
             pointer.encode(&mut bytes);
-            prop_assert!(bytes.len() <= 58);
+            prop_assert!(bytes.len() <= 61);
             let back = RecordPointer::decode(&bytes);
             prop_assert_eq!(back.is_ok(), codec == Codec::Plain || stored < plain);
             prop_assert!(back.is_err() || back == Ok(pointer));

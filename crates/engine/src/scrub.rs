@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::{Ino, SegmentId, VolumeId};
-use tarn_data::{RecordPointer, SegmentState, SegmentValue, object_name};
+use tarn_data::{LostBytes, RecordPointer, SegmentState, SegmentValue, object_name};
 use tarn_meta::{MetaError, MetaView};
 use tarn_vfs::FileType;
 
@@ -83,6 +83,7 @@ pub(crate) async fn scrub(
             report.damage.push(format!("record {index} of segment {segment}, in {object}: {what}; {file}"));
         }
     }
+    report.damage.extend(lost(core).await?);
     for text in &report.damage {
         tracing::error!(damage = %text, "damaged data");
         let mut known = core.health.damage.lock();
@@ -91,6 +92,35 @@ pub(crate) async fn scrub(
         }
     }
     Ok(report)
+}
+
+/// Bytes that were damaged when others of their record were overwritten: the record is whole, and says so.
+async fn lost(core: &Core) -> Result<Vec<String>, MetaError> {
+    let view = core.stack.load().view.clone();
+    let mut found = Vec::new();
+    let mut pages = Pages::all(view.clone());
+    while let Some(entries) = pages.next().await? {
+        for (key, value) in entries {
+            let Some(key) = Key::decode(&key).filter(|key| key.kind == Kind::Pointer) else { continue };
+            let Ok(pointer) = RecordPointer::decode(&value) else { continue };
+            if pointer.lost != 0 {
+                found.push((key, pointer));
+            }
+        }
+    }
+    let owners = found.iter().map(|(key, _)| (key.volume, Ino(key.a))).collect();
+    let names = if found.is_empty() { Names::new() } else { names(&view, &owners).await? };
+    let mut out = Vec::new();
+    for (key, pointer) in found {
+        let path = path(&view, &names, key.volume, Ino(key.a)).await?;
+        let plain = core.read_records(&[(key.volume, pointer)]).await;
+        // What cannot be read is told by the walk over the objects.
+        let lost = plain.ok().and_then(|mut plain| plain.pop()).and_then(|plain| LostBytes::of(&pointer, &plain).ok());
+        let count = lost.map_or_else(String::new, |lost| format!("{} ", lost.count()));
+        let (record, volume, ino) = (key.b, key.volume.0, key.a);
+        out.push(format!("{count}bytes of record {record} of volume {volume}, inode {ino:x}, {path}: lost earlier"));
+    }
+    Ok(out)
 }
 
 /// Live segments and the sizes of their objects.

@@ -2,44 +2,116 @@
 //!
 //! - Old content is fetched only for records that are not covered entirely.
 //! - Records go to the packer in order of volume, map and record, so neighbours in a file are neighbours in a segment.
+//! - Old content that is damaged or gone, and stays so ([`super::suspects`]), does not keep the new bytes from the store:
+//!   the record says which of its bytes are lost, until they are written again.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tarn_base::ids::VolumeId;
-use tarn_data::RecordPointer;
+use tarn_data::{LostBytes, RecordPointer, object_name};
+use tarn_vfs::Errno;
 
-use super::CheckpointError;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
+use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::overlay::{DirtyRecord, Source};
 
 /// Records merged at once: bounds the memory that old content takes.
 const RECORDS_AT_ONCE: usize = 64;
 
-pub async fn store_records(core: &Core, collected: &Collected, packer: &mut Packer<'_>) -> Result<(), CheckpointError> {
-    for part in collected.records.chunks(RECORDS_AT_ONCE) {
-        let wanted: Vec<(VolumeId, RecordPointer)> =
-            part.iter().filter_map(|due| needed(due).map(|pointer| (due.key.0, pointer))).collect();
-        let mut old = core.read_records(&wanted).await.map_err(CheckpointError::Read)?.into_iter();
-        for due in part {
-            let base = if needed(due).is_some() { old.next() } else { None };
-            let plain = merge(core, &due.dirty, base, due.record_size)?;
-            packer.push(due, plain).await?;
+/// What a record was before.
+#[derive(Clone, Debug, Default)]
+struct Old {
+    data: Bytes,
+    lost: LostBytes,
+}
+
+/// A record as it is stored.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// Its data, and the list of what is lost of that.
+    pub plain: Bytes,
+    /// Bytes of that list; 0: nothing is lost.
+    pub lost: u32,
+}
+
+impl Keeper {
+    /// Merges what was collected and hands it to the packer.
+    pub(super) async fn store_records(
+        &self,
+        collected: &Collected,
+        packer: &mut Packer<'_>,
+    ) -> Result<(), CheckpointError> {
+        let mut ours = false;
+        for part in collected.records.chunks(RECORDS_AT_ONCE) {
+            let wanted: Vec<(VolumeId, RecordPointer)> =
+                part.iter().filter_map(|due| needed(due).map(|pointer| (due.key.0, pointer))).collect();
+            let old = self.core.read_each(&wanted).await;
+            for due in part {
+                let base = match needed(due) {
+                    Some(pointer) => match old.get(&(pointer.segment, pointer.index)) {
+                        Some(Ok(plain)) => split(&pointer, plain)?,
+                        Some(Err(Errno::Io)) if !self.beyond_doubt(&pointer) => {
+                            return Err(CheckpointError::Read(Errno::Io));
+                        }
+                        Some(Err(Errno::Io)) => {
+                            // Of a store that was taken away nothing is lost yet.
+                            if !std::mem::replace(&mut ours, true) {
+                                self.surely_ours().await?;
+                            }
+                            self.given_up(due, &pointer)
+                        }
+                        Some(Err(errno)) => return Err(CheckpointError::Read(*errno)),
+                        None => return Err(CheckpointError::Read(Errno::TryLater)),
+                    },
+                    None => Old::default(),
+                };
+                let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
+                packer.push(due, merged).await?;
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    fn beyond_doubt(&self, pointer: &RecordPointer) -> bool {
+        self.suspects.confirm((pointer.segment, pointer.index), self.core.world.clock.steady())
+    }
+
+    /// Old content that does not open, beyond doubt: all of it is lost.
+    fn given_up(&self, due: &Due, pointer: &RecordPointer) -> Old {
+        let mut lost = LostBytes::all(pointer.data());
+        due.dirty.extents.iter().for_each(|extent| lost.heal(&(extent.start..extent.end)));
+        let (volume, ino, record) = due.key;
+        let (segment, index) = (pointer.segment, pointer.index);
+        self.core.note_damage(format!(
+            "{} bytes of record {record} of volume {}, inode {}, are lost: record {index} of segment {segment}, in {}, \
+             was damaged or gone when it was overwritten in part; reading them is an I/O error until they are written",
+            lost.count(),
+            volume.0,
+            ino.0,
+            object_name(segment)
+        ));
+        Old { data: Bytes::from(vec![0; pointer.data() as usize]), lost: LostBytes::all(pointer.data()) }
+    }
+}
+
+/// Data and lost bytes of a record that opened.
+fn split(pointer: &RecordPointer, plain: &Bytes) -> Result<Old, CheckpointError> {
+    let lost = LostBytes::of(pointer, plain);
+    let lost = lost.map_err(|error| CheckpointError::Damaged(format!("a list of lost bytes ({error})")))?;
+    Ok(Old { data: plain.slice(..pointer.data() as usize), lost })
 }
 
 /// The old record whose bytes show between the new ones.
 fn needed(due: &Due) -> Option<RecordPointer> {
-    due.base.filter(|base| !due.dirty.covers(base.plain))
+    due.base.filter(|base| !due.dirty.covers(base.data()))
 }
 
-fn merge(core: &Core, dirty: &DirtyRecord, base: Option<Bytes>, record_size: u32) -> Result<Bytes, CheckpointError> {
+fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result<Merged, CheckpointError> {
     let end = dirty.extents.last().map_or(0, |extent| extent.end).min(record_size) as usize;
-    let base = base.unwrap_or_default();
-    let mut out = BytesMut::zeroed(end.max(base.len()));
-    out[..base.len()].copy_from_slice(&base);
+    let Old { data, mut lost } = old;
+    let mut out = vec![0; end.max(data.len())];
+    out[..data.len()].copy_from_slice(&data);
     for extent in dirty.extents.iter().filter_map(|extent| extent.clip(0, record_size)) {
         let place = &mut out[extent.start as usize..extent.end as usize];
         match &extent.source {
@@ -53,6 +125,8 @@ fn merge(core: &Core, dirty: &DirtyRecord, base: Option<Bytes>, record_size: u32
             }
             Source::Zero => place.fill(0),
         }
+        lost.heal(&(extent.start..extent.end));
     }
-    Ok(out.freeze())
+    let lost = if lost.is_empty() { 0 } else { lost.append(&mut out) };
+    Ok(Merged { plain: out.into(), lost })
 }

@@ -245,8 +245,11 @@ impl Tree {
                 if pointer.generation > inode.map_generation {
                     find("it is of a generation to come".into());
                 }
-                if u64::from(pointer.plain) > 1 << inode.record_bits {
-                    find(format!("{} bytes are more than its file's records have", pointer.plain));
+                if u64::from(pointer.data()) > 1 << inode.record_bits {
+                    find(format!("{} bytes are more than its file's records have", pointer.data()));
+                }
+                if !hidden && pointer.lost != 0 {
+                    find("bytes of it are lost: they were damaged when others were written; write them again".into());
                 }
                 if !hidden && key.b >= inode.size.div_ceil(1 << inode.record_bits) {
                     find("it lies behind the end of its file".into());

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::posix::check_read;
-use tarn_vfs::{Caller, Change, IO_SIZE_MAX, Node, ReadReply};
+use tarn_vfs::{Caller, Change, Errno, IO_SIZE_MAX, Node, ReadReply};
 
 use super::data::{self, records_of};
 use crate::overlay::{Extent, Source};
@@ -83,7 +84,13 @@ impl Read {
         if !gaps.is_empty() {
             let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
-                Some(pointer) => tx.record(volume.id, &pointer)?,
+                Some(pointer) => {
+                    let plain = tx.record(volume.id, &pointer)?;
+                    if pointer.lost != 0 {
+                        self.check_lost(tx, record, &pointer, &plain, &gaps)?;
+                    }
+                    plain.slice(..plain.len().min(pointer.data() as usize))
+                }
                 None => Bytes::new(),
             };
             for (from, to) in gaps {
@@ -106,6 +113,27 @@ impl Read {
             });
         }
         Ok(())
+    }
+}
+
+impl Read {
+    /// Refuses bytes that are lost; says whose they are and where they were kept.
+    fn check_lost(
+        &self,
+        tx: &Tx<'_>,
+        record: u64,
+        pointer: &RecordPointer,
+        plain: &[u8],
+        gaps: &[(u32, u32)],
+    ) -> Step<()> {
+        let lost = LostBytes::of(pointer, plain);
+        if lost.is_ok_and(|lost| !gaps.iter().any(|(from, to)| lost.touch(&(*from..*to)))) {
+            return Ok(());
+        }
+        let (volume, ino, object) = (self.node.volume.0, self.node.ino.0, object_name(pointer.segment));
+        let what = format!("bytes of record {record} of volume {volume}, inode {ino}, are lost, as {object} notes");
+        tx.core.note_damage(what);
+        Err(Errno::Io.into())
     }
 }
 

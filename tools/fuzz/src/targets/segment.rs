@@ -7,7 +7,8 @@ use tarn_base::crypto::Key;
 use tarn_base::ids::{SegmentId, Uuid};
 use tarn_data::{
     Codec, Compression, Directory, FOOTER_SIZE, FamilyKey, Footer, Forward, Forwarding, HEADER_SIZE, Heat, LiveSet,
-    RecordPointer, SegmentBuilder, SegmentHeader, SegmentState, SegmentValue, decoders, object_name, parse_object_name,
+    LostBytes, RecordPointer, SegmentBuilder, SegmentHeader, SegmentState, SegmentValue, decoders, object_name,
+    parse_object_name,
 };
 
 use super::{Target, mend_front, mend_last_four};
@@ -148,6 +149,9 @@ fn name(bytes: &[u8]) -> bool {
 fn pointer(bytes: &[u8]) -> bool {
     let Ok(pointer) = RecordPointer::decode(bytes) else { return false };
     assert_eq!(RecordPointer::decode(&encoded(|out| pointer.encode(out))), Ok(pointer));
+    if let Ok(lost) = LostBytes::of(&pointer, bytes) {
+        assert!(lost.count() <= bytes.len() as u64);
+    }
     true
 }
 

@@ -1,0 +1,168 @@
+//! Old content that is damaged or gone when part of it is overwritten: the new bytes are kept, the rest is known to be
+//! lost, and nothing waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tarn_store::StoreError;
+use tarn_store::fault::{Effect, Fault, FaultStore};
+use tarn_store::operation::{Kind, Operation};
+use tarn_vfs::{Caller, Errno, FileSystem, Node, SetAttr};
+
+use super::opening::{make, read, write};
+use super::survival::keep_time;
+use crate::engine::Engine;
+use crate::testing::Rig;
+
+const SIZE: u32 = 300_000;
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// A file in the store, and a machine that keeps no record in RAM.
+async fn stored(rig: &mut Rig) -> (Arc<Engine>, Node) {
+    rig.config.record_cache_bytes = 0;
+    let engine = rig.create().await;
+    keep_time(rig);
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, &content()).await;
+    engine.checkpoint().await.unwrap();
+    (engine, node)
+}
+
+fn segments(rig: &Rig) -> Vec<String> {
+    rig.memory.contents().into_iter().map(|(name, _)| name).filter(|name| name.starts_with("segments/")).collect()
+}
+
+async fn fails(engine: &Engine, node: Node, offset: u64, count: u32) -> Errno {
+    engine.read(&Caller::root(), node, offset, count).await.expect_err("lost bytes").value.errno
+}
+
+/// The bytes written are there, those around them in the same record are not, and everybody says so.
+async fn check_lost(engine: &Engine, node: Node, patch: &[u8]) {
+    assert_eq!(read(engine, node, 1000, 100).await, patch);
+    assert_eq!(fails(engine, node, 0, 1000).await, Errno::Io);
+    assert_eq!(fails(engine, node, 999, 2).await, Errno::Io);
+    assert_eq!(fails(engine, node, 1099, 2).await, Errno::Io);
+    let told = engine.status().damage.join("\n");
+    assert!(told.contains("are lost") && told.contains(&format!("inode {}", node.ino.0)), "{told}");
+    assert!(told.contains("segments/"), "{told}");
+    let walk = engine.fsck(false, |_| ()).await.unwrap();
+    assert!(walk.findings.iter().any(|text| text.contains("bytes of it are lost")), "{walk:?}");
+    let scrub = engine.scrub(|_| std::ops::ControlFlow::Continue(())).await.unwrap();
+    let told = scrub.damage.iter().find(|text| text.contains("lost earlier")).expect("lost bytes");
+    assert!(told.contains("/file"), "{told}");
+}
+
+async fn overwritten_in_part(gone: bool) {
+    let mut rig = Rig::new();
+    let (engine, node) = stored(&mut rig).await;
+    for name in segments(&rig) {
+        match gone {
+            true => rig.store.delete(&name).await.unwrap(),
+            false => assert!(rig.memory.tamper(&name, |bytes| bytes[5000] ^= 4)),
+        }
+    }
+    let patch = [7; 100];
+    write(&engine, node, 1000, &patch).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(engine.status().checkpoint_error, None);
+    check_lost(&engine, node, &patch).await;
+    rig.crash();
+    keep_time(&rig);
+    let (engine, _) = rig.open().await;
+    check_lost(&engine, node, &patch).await;
+    if !gone {
+        // Only one record was damaged.
+        assert_eq!(read(&engine, node, 150_000, 1000).await, content()[150_000..151_000]);
+    }
+    // Written again in part, what is still lost stays so; and the record now is another one.
+    write(&engine, node, 0, &content()[..1000]).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(read(&engine, node, 0, 1000).await, content()[..1000]);
+    assert_eq!(read(&engine, node, 1000, 100).await, patch);
+    assert_eq!(fails(&engine, node, 1100, 1).await, Errno::Io);
+    rig.crash();
+    keep_time(&rig);
+    let (engine, _) = rig.open().await;
+    assert_eq!(fails(&engine, node, 1100, 1).await, Errno::Io);
+    // Cut off, the rest is not lost any more.
+    let size = SetAttr { size: Some(1100), ..SetAttr::default() };
+    let done = engine.setattr(&Caller::root(), node, size).await.unwrap();
+    engine.durable(done.position).await.unwrap();
+    let grown = SetAttr { size: Some(2000), ..SetAttr::default() };
+    engine.setattr(&Caller::root(), node, grown).await.unwrap();
+    let expected = [&content()[..1000], &patch, &[0; 900]].concat();
+    for _ in 0..2 {
+        assert!(read(&engine, node, 0, SIZE).await == expected);
+        engine.checkpoint().await.unwrap();
+    }
+    engine.reclaim_now().await.unwrap();
+    engine.checkpoint().await.unwrap();
+    let walk = engine.fsck(true, |_| ()).await.unwrap();
+    assert!(walk.findings.is_empty(), "{walk:?}");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn a_damaged_record_that_is_overwritten_in_part_keeps_what_is_new() {
+    overwritten_in_part(false).await;
+}
+
+#[tokio::test]
+async fn a_missing_object_that_is_overwritten_in_part_keeps_what_is_new() {
+    overwritten_in_part(true).await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_that_is_written_whole_is_healed() {
+    let mut rig = Rig::new();
+    let (engine, node) = stored(&mut rig).await;
+    for name in segments(&rig) {
+        rig.memory.tamper(&name, |bytes| bytes[5000] ^= 4);
+    }
+    write(&engine, node, 1000, b"part").await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(fails(&engine, node, 0, 10).await, Errno::Io);
+    write(&engine, node, 0, &content()).await;
+    engine.checkpoint().await.unwrap();
+    assert!(read(&engine, node, 0, SIZE).await == content());
+    let walk = engine.fsck(true, |_| ()).await.unwrap();
+    assert!(walk.findings.is_empty(), "{walk:?}");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_for_long_loses_nothing() {
+    let mut rig = Rig::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let decide = away.clone();
+    let faults = move |call: Operation<'_>| {
+        let away = decide.load(Ordering::SeqCst) && call.kind == Kind::GetRange;
+        let error = StoreError::Unavailable("away".to_owned());
+        Fault { delay: Duration::ZERO, effect: if away { Effect::Before(error) } else { Effect::None } }
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.world.clock.clone(), Arc::new(faults)));
+    let (engine, node) = stored(&mut rig).await;
+    away.store(true, Ordering::SeqCst);
+    write(&engine, node, 1000, b"new").await;
+    for _ in 0..12 {
+        assert!(engine.checkpoint().await.is_err());
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    away.store(false, Ordering::SeqCst);
+    engine.checkpoint().await.unwrap();
+    let mut expected = content();
+    expected[1000..1003].copy_from_slice(b"new");
+    assert!(read(&engine, node, 0, SIZE).await == expected);
+    assert!(engine.status().damage.is_empty());
+    let data = Bytes::from(expected);
+    rig.crash();
+    keep_time(&rig);
+    let (engine, _) = rig.open().await;
+    assert!(read(&engine, node, 0, SIZE).await == data);
+    rig.crash();
+}
