@@ -211,8 +211,9 @@ impl Engine {
         let volume = self.find_volume(name)?;
         let record = VolumeRecord { deleted: Some(self.core.world.clock.now()), ..volume.record.clone() };
         self.settle(PutVolume { id: volume.id, record: record.clone(), root: None }).await?;
-        self.core.volumes.remove(volume.id);
+        // In one of the two at every moment: an operation that still runs is charged.
         self.core.deleted.lock().insert(volume.id, (record, volume.usage.clone()));
+        self.core.volumes.remove(volume.id);
         Ok(())
     }
 
@@ -237,8 +238,9 @@ impl Engine {
         let name = Bytes::copy_from_slice(new_name.as_bytes());
         let record = VolumeRecord { name, deleted: None, ..record };
         self.settle(PutVolume { id, record: record.clone(), root: None }).await?;
+        self.core.mount_volume(id, record, usage).map_err(AdminError::Refused)?;
         self.core.deleted.lock().remove(&id);
-        self.core.mount_volume(id, record, usage).map_err(AdminError::Refused)
+        Ok(())
     }
 
     /// All volumes, deleted ones that can be brought back included, by number.

@@ -14,6 +14,16 @@ use crate::value::outcome::{put_effect, put_token};
 /// Bytes of one piece of an image; within what an entry may hold.
 const PIECE_SIZE: usize = 1 << 20;
 
+/// For frames and what rounds them up, beyond an eighth of the image.
+const PIECE_SPARE: u64 = 16 << 10;
+
+/// How many outcomes an image has of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcomes {
+    pub written: usize,
+    pub all: usize,
+}
+
 impl Core {
     /// The log that knew the locks is lost: these clients held some, and only reclaims are granted for a while.
     ///
@@ -32,21 +42,27 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the whole session state at the head of the log, so that what is before it may be trimmed.
-    /// Gives the position of its last piece.
-    pub fn append_session_image(&self) -> Result<Position, LogError> {
+    /// Writes the session state at the head of the log, with the newest `outcomes_max` outcomes, so that what is before
+    /// it may be trimmed. Gives the position of its last piece, and how many outcomes are in it.
+    ///
+    /// [`LogError::Full`] leaves nothing behind.
+    pub fn append_session_image(&self, outcomes_max: usize) -> Result<(Position, Outcomes), LogError> {
         let table = self.session.table();
         let _gate = self.gate.write();
         let mut image = Vec::new();
         image.put_u8(IMAGE_VERSION);
         table.encode(&mut image);
-        let outcomes = self.once.outcomes();
+        let all = self.once.outcomes();
+        let outcomes = &all[all.len().saturating_sub(outcomes_max)..];
         image.put_u32(outcomes.len() as u32);
-        for (token, effect, position) in &outcomes {
+        for (token, effect, position) in outcomes {
             put_token(&mut image, token);
             image.put_u64(position.0);
             // Outcomes are stamped before they are remembered, so nothing is left open here.
             put_effect(&mut image, effect, &mut Vec::new());
+        }
+        if image.len() as u64 + image.len() as u64 / 8 + PIECE_SPARE > self.log.capacity() - self.log.used() {
+            return Err(LogError::Full);
         }
         let mut position = Position::ZERO;
         let pieces = image.chunks(PIECE_SIZE).count();
@@ -59,7 +75,7 @@ impl Core {
             let entry = Entry { session: vec![change], ..Entry::default() };
             position = self.append_gated(&entry, None, true)?;
         }
-        Ok(position)
+        Ok((position, Outcomes { written: outcomes.len(), all: all.len() }))
     }
 
     /// Tells of grants once `position` is durable.

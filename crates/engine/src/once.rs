@@ -4,7 +4,8 @@
 //! - A refusal changed nothing and is in no entry; it is remembered in RAM, so that a late copy of the call does not
 //!   run after all. No copy comes late across a restart, for its connection is gone.
 //! - A repeat of a call in progress joins it, on whatever connection it comes.
-//! - The last [`OUTCOMES_MAX`] outcomes of each client are kept.
+//! - The last [`OUTCOMES_MAX`] outcomes of each client are kept, of about the last [`CLIENTS_MAX`] clients to call: whoever
+//!   has been silent the longest is forgotten for one more.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,6 +15,10 @@ use tarn_vfs::{ClientId, Done, Effect, Errno, OnceToken, Reply};
 use tokio::sync::oneshot;
 
 pub const OUTCOMES_MAX: usize = 1024;
+
+/// Clients remembered. A kernel mount is one client; some hundred bytes an outcome bound the memory, and the image in the
+/// log.
+pub const CLIENTS_MAX: usize = 1024;
 
 const SHARDS: usize = 16;
 
@@ -35,6 +40,29 @@ struct Client {
     outcomes: BTreeMap<Name, Reply<Effect>>,
     order: VecDeque<Name>,
     running: BTreeMap<Name, Vec<oneshot::Sender<Reply<Effect>>>>,
+    /// The shard's count of calls when it last called.
+    called: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    clients: BTreeMap<ClientId, Client>,
+    calls: u64,
+}
+
+impl Shard {
+    fn client(&mut self, id: ClientId) -> &mut Client {
+        self.calls += 1;
+        if !self.clients.contains_key(&id) && self.clients.len() >= CLIENTS_MAX / SHARDS {
+            let idle = self.clients.iter().filter(|(_, client)| client.running.is_empty());
+            if let Some(silent) = idle.min_by_key(|(_, client)| client.called).map(|(id, _)| *id) {
+                self.clients.remove(&silent);
+            }
+        }
+        let client = self.clients.entry(id).or_default();
+        client.called = self.calls;
+        client
+    }
 }
 
 impl Client {
@@ -53,18 +81,18 @@ impl Client {
 /// Outcomes and running calls of all clients.
 #[derive(Debug, Default)]
 pub struct OnceTable {
-    shards: [Mutex<BTreeMap<ClientId, Client>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
 }
 
 impl OnceTable {
-    fn shard(&self, client: ClientId) -> &Mutex<BTreeMap<ClientId, Client>> {
+    fn shard(&self, client: ClientId) -> &Mutex<Shard> {
         let mixed = (client.0 as u64 ^ (client.0 >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 60) as usize % SHARDS]
     }
 
     pub fn enter(&self, token: &OnceToken) -> Enter {
         let mut shard = self.shard(token.client).lock();
-        let client = shard.entry(token.client).or_default();
+        let client = shard.client(token.client);
         let name = (token.number, token.digest);
         if let Some(reply) = client.outcomes.get(&name) {
             return Enter::Ran(Box::new(reply.clone()));
@@ -82,7 +110,7 @@ impl OnceTable {
     pub fn leave(&self, token: &OnceToken, reply: &Reply<Effect>) {
         let waiting = {
             let mut shard = self.shard(token.client).lock();
-            let client = shard.entry(token.client).or_default();
+            let client = shard.client(token.client);
             let name = (token.number, token.digest);
             match reply {
                 // "Later" is not an outcome: the client asks again, and then it runs.
@@ -100,7 +128,7 @@ impl OnceTable {
 
     pub fn remember(&self, token: &OnceToken, effect: Effect, position: Position) {
         let mut shard = self.shard(token.client).lock();
-        let client = shard.entry(token.client).or_default();
+        let client = shard.client(token.client);
         client.remember((token.number, token.digest), Ok(Done { value: effect, position }));
     }
 
@@ -108,7 +136,7 @@ impl OnceTable {
     pub fn outcomes(&self) -> Vec<(OnceToken, Effect, Position)> {
         let mut out = Vec::new();
         for shard in &self.shards {
-            for (id, client) in shard.lock().iter() {
+            for (id, client) in &shard.lock().clients {
                 out.extend(client.order.iter().filter_map(|name| {
                     let done = client.outcomes.get(name)?.as_ref().ok()?;
                     let token = OnceToken { client: *id, number: name.0, digest: name.1 };
@@ -120,9 +148,17 @@ impl OnceTable {
         out
     }
 
+    /// Outcomes remembered, refusals included.
+    pub fn count(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().clients.values().map(|client| client.order.len()).sum::<usize>())
+            .sum()
+    }
+
     pub fn clear(&self) {
         for shard in &self.shards {
-            shard.lock().clear();
+            shard.lock().clients.clear();
         }
     }
 }
@@ -145,6 +181,23 @@ mod tests {
         assert_eq!(*held, Ok(Done { value: effect, position: Position(5) }));
         let other = OnceToken { digest: 4, ..token };
         assert!(matches!(table.enter(&other), Enter::Run));
+    }
+
+    #[test]
+    fn the_client_that_is_silent_the_longest_is_forgotten_first() {
+        let table = OnceTable::default();
+        let token = |client: u128, number| OnceToken { client: ClientId(client), number, digest: 0 };
+        let running = token(1, 0);
+        assert!(matches!(table.enter(&running), Enter::Run));
+        for client in 2..20_000 {
+            table.remember(&token(client, 1), Effect::default(), Position(1));
+            table.remember(&token(0, client as u64), Effect::default(), Position(2));
+        }
+        assert!(table.shards.iter().map(|shard| shard.lock().clients.len()).sum::<usize>() <= CLIENTS_MAX);
+        assert!(matches!(table.enter(&token(0, 19_999)), Enter::Ran(_)), "a client that calls was forgotten");
+        assert!(matches!(table.enter(&token(2, 1)), Enter::Run), "a silent client is remembered for ever");
+        assert!(matches!(table.enter(&running), Enter::Runs(_)), "a running call was forgotten");
+        assert_eq!(table.count(), table.outcomes().len());
     }
 
     #[test]

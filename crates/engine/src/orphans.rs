@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::{StreamExt, TryStreamExt};
 use tarn_base::ids::SegmentId;
+use tarn_base::world::World;
 use tarn_data::object_name;
 use tarn_meta::MetaView;
 use tarn_store::Store;
@@ -20,37 +21,37 @@ use crate::value::ShardState;
 
 const DELETES_MAX: usize = 16;
 
-/// Deletes them and says how many names that were.
+/// Deletes them and gives their names.
 pub async fn remove_orphans(
     store: &Arc<dyn Store>,
     view: &Arc<dyn MetaView>,
     state: &ShardState,
-) -> Result<u64, OpenError> {
+) -> Result<Vec<SegmentId>, OpenError> {
     let of = |counter| SegmentId { epoch: state.reserved_epoch, counter };
     let (from, to) = (state.settled_counter, state.reserved_counter);
     if from >= to {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     let page =
         view.scan(&Key::segment(of(from)).encode(), &Key::segment(of(to)).encode(), (to - from) as usize).await?;
     let keys = page.entries.iter().filter_map(|(key, _)| Key::decode(key));
     let named: BTreeSet<SegmentId> = keys.map(|key| segment_id(key.a)).collect();
-    let mut orphans = (from..to).map(of).filter(|segment| !named.contains(segment));
-    let mut deletes = FuturesUnordered::new();
-    let mut count = 0;
-    loop {
-        while deletes.len() < DELETES_MAX
-            && let Some(segment) = orphans.next()
-        {
-            let name = object_name(segment);
-            deletes.push(async move { store.delete(&name).await });
-        }
-        match deletes.next().await {
-            Some(outcome) => {
-                outcome.map_err(OpenError::Store)?;
-                count += 1;
-            }
-            None => return Ok(count),
+    let orphans: Vec<SegmentId> = (from..to).map(of).filter(|segment| !named.contains(segment)).collect();
+    let deletes = futures::stream::iter(orphans.clone()).map(|segment| {
+        let name = object_name(segment);
+        async move { store.delete(&name).await }
+    });
+    deletes.buffer_unordered(DELETES_MAX).try_collect::<()>().await.map_err(OpenError::Store)?;
+    Ok(orphans)
+}
+
+/// Deletes them once more after `hold`: a PUT of a node that is no more may still have been on its way. Their numbers are
+/// of an owner epoch that is over, so nobody uses them again.
+pub async fn remove_late(store: Arc<dyn Store>, world: World, hold: Duration, orphans: Vec<SegmentId>) {
+    world.clock.sleep(hold).await;
+    for segment in orphans {
+        if let Err(error) = store.delete(&object_name(segment)).await {
+            tracing::debug!(%error, %segment, "an object that nothing names could not be deleted");
         }
     }
 }

@@ -264,6 +264,9 @@ impl Core {
 
     /// Whether the entry's volume is acknowledged from memory.
     fn write_speed_is_high(&self, entry: &Entry) -> bool {
+        if self.health.log_late.load(std::sync::atomic::Ordering::Relaxed) {
+            return false;
+        }
         let volume = entry.keys.first().and_then(|(key, _)| self.volumes.get(key.volume));
         volume.is_some_and(|volume| volume.record.settings.write_speed == WriteSpeed::High)
     }
@@ -300,11 +303,14 @@ impl Core {
         Ok(appended.position)
     }
 
-    fn reserve_usage(&self, entry: &Entry) -> Result<(), Errno> {
+    pub(crate) fn reserve_usage(&self, entry: &Entry) -> Result<(), Errno> {
         for (at, (volume, bytes, inodes)) in entry.usage.iter().enumerate() {
             let reserved = match self.volumes.get(*volume) {
                 Some(volume) => volume.usage.try_add(*bytes, *inodes, volume.record.settings.size_limit),
-                None => Ok(()),
+                None => {
+                    self.add_to_deleted(*volume, *bytes, *inodes);
+                    Ok(())
+                }
             };
             if let Err(errno) = reserved {
                 self.return_first(&entry.usage[..at]);
@@ -314,15 +320,23 @@ impl Core {
         Ok(())
     }
 
-    fn return_usage(&self, entry: &Entry) {
+    pub(crate) fn return_usage(&self, entry: &Entry) {
         self.return_first(&entry.usage);
     }
 
     fn return_first(&self, usage: &[(tarn_base::ids::VolumeId, i64, i64)]) {
         for (volume, bytes, inodes) in usage {
-            if let Some(volume) = self.volumes.get(*volume) {
-                volume.usage.add(-bytes, -inodes);
+            match self.volumes.get(*volume) {
+                Some(volume) => volume.usage.add(-bytes, -inodes),
+                None => self.add_to_deleted(*volume, -bytes, -inodes),
             }
+        }
+    }
+
+    /// Charges a volume that was deleted while the operation ran: it may come back.
+    fn add_to_deleted(&self, volume: tarn_base::ids::VolumeId, bytes: i64, inodes: i64) {
+        if let Some((_, usage)) = self.deleted.lock().get(&volume) {
+            usage.add(bytes, inodes);
         }
     }
 

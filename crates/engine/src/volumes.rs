@@ -47,9 +47,10 @@ impl UsageCounter {
 
     /// Adds unless that would go past `limit` bytes; giving back is always possible.
     pub fn try_add(&self, bytes: i64, inodes: i64, limit: Option<u64>) -> Result<(), Errno> {
-        let after = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if bytes > 0 && limit.is_some_and(|limit| after > limit.min(i64::MAX as u64) as i64) {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let limit = limit.map_or(i64::MAX, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        // In one step: what is refused is never seen as used by somebody for whom there is room.
+        let fits = |now: i64| Some(now + bytes).filter(|after| bytes <= 0 || *after <= limit);
+        if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return Err(Errno::NoSpace);
         }
         self.inodes.fetch_add(inodes, Ordering::Relaxed);
@@ -117,5 +118,25 @@ impl VolumeTable {
 impl Table {
     fn relist(&mut self) {
         self.listed = Arc::new(self.present.values().map(|volume| volume.info()).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_exact_however_many_try_beside_what_does_not_fit() {
+        for _ in 0..20 {
+            let usage = UsageCounter::default();
+            std::thread::scope(|scope| {
+                // Never fits.
+                scope.spawn(|| (0..2000).for_each(|_| assert!(usage.try_add(2000, 0, Some(1000)).is_err())));
+                // Always does.
+                scope.spawn(|| (0..1000).for_each(|_| assert!(usage.try_add(1, 1, Some(1000)).is_ok())));
+            });
+            assert_eq!(usage.get(), Usage { bytes: 1000, inodes: 1000 });
+            assert!(usage.try_add(1, 0, Some(1000)).is_err() && usage.try_add(-1, 0, Some(0)).is_ok());
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! - A failure is retried with growing pauses for as long as it takes; writes go on meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_wal::LogError;
@@ -57,6 +58,9 @@ impl Keeper {
         }
         if one_waits {
             return IDLE;
+        }
+        if self.core.checkpoint_wanted.swap(false, Ordering::Relaxed) && open.count() > 0 {
+            return Duration::ZERO;
         }
         if self.core.log_is_filling() && self.core.log.appended() > open.after && self.log_gains() {
             return Duration::ZERO;

@@ -9,6 +9,7 @@ use tarn_wal::LogError;
 use super::collect::Collected;
 use super::pack::Packed;
 use super::{CheckpointError, Done, Keeper, Turn};
+use crate::image::Outcomes;
 use crate::overlay::Closed;
 use crate::segments::SegmentChange;
 
@@ -43,6 +44,7 @@ impl Keeper {
 
     /// Shows a generation that turned out to be in the store.
     pub(super) async fn adopt(&self, turn: &mut Turn, number: u64, closed: &Closed) -> Result<Done, CheckpointError> {
+        self.verify(turn).await?;
         let view = self.ready(turn).await?.view();
         {
             let _pause = self.core.exchange_pause.write().await;
@@ -50,6 +52,7 @@ impl Keeper {
             self.core.caches.keys.clear();
             self.core.stack.exchange(number, view);
         }
+        turn.trimmed = closed.last;
         self.trim(closed.last).await?;
         Ok(Done { position: closed.last, ..Done::default() })
     }
@@ -57,31 +60,40 @@ impl Keeper {
     /// Trims the log up to `upto`, which the store holds.
     pub(super) async fn trim(&self, upto: Position) -> Result<(), CheckpointError> {
         let log = &self.core.log;
-        match self.core.append_session_image() {
-            Ok(position) => {
-                log.wait(position).await?;
+        let complete = match self.image().await? {
+            Some(outcomes) => {
                 self.core.config.crash_point("the session image is durable").await;
-                log.trim(upto)?;
+                outcomes.written == outcomes.all
             }
-            Err(LogError::Full | LogError::Busy) => {
-                // The room for the image is in what would be trimmed. Between the two, a crash would lose locks and
-                // remembered outcomes; waiting would lose the service.
+            None => {
+                // The room for it is in what would be trimmed. Between the two, a crash would lose locks and remembered
+                // outcomes; waiting would lose the service.
                 tracing::warn!("the log is too full for the session image; it is trimmed first");
-                log.trim(upto)?;
-                match self.core.append_session_image() {
-                    Ok(position) => log.wait(position).await?,
-                    Err(LogError::Full | LogError::Busy) => {
-                        tracing::error!(
-                            "the log has no room for session state: a crash before the next checkpoint loses it"
-                        );
-                    }
-                    Err(error) => return Err(error.into()),
-                }
+                false
             }
-            Err(error) => return Err(error.into()),
+        };
+        log.trim(upto)?;
+        if !complete && self.image().await?.is_none() {
+            tracing::error!("the log has no room for session state: a crash before the next checkpoint loses it");
         }
         self.core.log_trimmed.notify_waiters();
         self.core.config.crash_point("the log is trimmed").await;
         Ok(())
+    }
+
+    /// Writes the image of session state, with as many outcomes as there is room for; `None` if not even the locks fit.
+    async fn image(&self) -> Result<Option<Outcomes>, LogError> {
+        let mut most = usize::MAX;
+        loop {
+            match self.core.append_session_image(most) {
+                Ok((position, outcomes)) => {
+                    self.core.log.wait(position).await?;
+                    return Ok(Some(outcomes));
+                }
+                Err(LogError::Full | LogError::Busy) if most == 0 => return Ok(None),
+                Err(LogError::Full | LogError::Busy) => most = most.min(self.core.once.count()) / 2,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

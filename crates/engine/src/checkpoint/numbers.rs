@@ -43,7 +43,8 @@ impl Keeper {
 impl Turn {
     /// The lowest number whose object may lie in the store without a key.
     pub(super) fn settled(&self) -> u32 {
-        let open = self.given_up.iter().chain(&self.lent).copied().min();
+        let deleted = self.deleted.iter().map(|(counter, _)| counter);
+        let open = self.given_up.iter().chain(&self.lent).chain(deleted).copied().min();
         open.unwrap_or(self.next_segment)
     }
 

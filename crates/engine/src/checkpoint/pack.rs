@@ -10,7 +10,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, Uuid, VolumeId};
@@ -19,6 +18,7 @@ use tarn_store::{PutMode, StoreError};
 use tarn_vfs::CompressionSetting;
 
 use super::collect::Due;
+use super::merge::Merged;
 use super::{CheckpointError, Keeper, Turn};
 use crate::key::Key;
 use crate::records::Family;
@@ -65,7 +65,8 @@ impl<'a> Packer<'a> {
     }
 
     /// Adds a record; its pointer is known at once and counts if the whole succeeds.
-    pub async fn push(&mut self, due: &Due, plain: Bytes) -> Result<(), CheckpointError> {
+    pub async fn push(&mut self, due: &Due, merged: Merged) -> Result<(), CheckpointError> {
+        let Merged { plain, lost } = merged;
         let volume = due.key.0;
         if !self.families.contains_key(&volume) {
             let family = self.keeper.core.family(volume).await?;
@@ -85,6 +86,7 @@ impl<'a> Packer<'a> {
         let pointer = builder
             .push(&plain, compression(family.compression), born, due.dirty.generation)
             .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
+        let pointer = RecordPointer { lost, ..pointer };
         let full = builder.full();
         self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
         self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
@@ -146,8 +148,18 @@ impl<'a> Packer<'a> {
     /// Gives every number drawn up. What is still being written comes to its end first.
     pub async fn abandon(mut self, error: CheckpointError) -> CheckpointError {
         while self.puts.next().await.is_some() {}
+        self.keeper.forget(&self.packed);
         self.turn.given_up.append(&mut self.drawn);
         error
+    }
+}
+
+impl Keeper {
+    /// Takes records out of the cache whose names were given up: nobody will ask for them.
+    pub(super) fn forget(&self, packed: &Packed) {
+        for (_, pointer) in &packed.pointers {
+            self.core.caches.records.remove(&(pointer.segment, pointer.index));
+        }
     }
 }
 

@@ -158,7 +158,8 @@ fn cut(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode, cuts: Opti
     map.born = volume.record.epoch;
     map.cut(Cut { from: first, to: u64::MAX, generation });
     if map.cuts.len() > MapState::CUTS_MAX {
-        // The background works cuts off; until it has, this waits.
+        // The background works cuts off once they are in the store; until it has, this waits.
+        tx.core.want_checkpoint();
         return Err(Errno::TryLater.into());
     }
     inode.has_cuts = true;

@@ -159,7 +159,7 @@ async fn a_slow_log_device_stops_no_closing() {
         }
     }
     assert!(engine.core.close_generation().unwrap().is_some());
-    engine.core.append_session_image().unwrap();
+    engine.core.append_session_image(usize::MAX).unwrap();
     let waiting = tokio::spawn(waiting);
     for _ in 0..5 {
         rig.pass(Duration::from_millis(20)).await;
