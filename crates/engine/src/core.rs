@@ -62,12 +62,26 @@ pub struct Health {
     pub read_only: RwLock<Option<String>>,
     /// The store said it has no space left at the last checkpoint.
     pub store_full: AtomicBool,
+    /// The log's medium is so slow that replies from memory would promise too much ([`crate::bounded`]).
+    pub log_late: AtomicBool,
+    /// The owner record was missing at the last heartbeat.
+    pub owner_missing: AtomicBool,
+    /// What of the store was gone at the last checkpoint.
+    pub gone: RwLock<Option<String>>,
     /// Another owner has claimed the shard: nothing is answered any more.
     pub deposed: AtomicBool,
     /// The engine is closing: no operation changes anything any more. Changes under the gate.
     pub closing: AtomicBool,
     /// Damage found so far: what and where, the first hundred.
     pub damage: Mutex<Vec<String>>,
+}
+
+impl Health {
+    /// What of the store is gone as far as is known: taken away under a running node, and perhaps to be put back.
+    pub fn gone(&self) -> Option<String> {
+        let missing = || self.owner_missing.load(Ordering::Relaxed).then(|| "its owner record".to_owned());
+        self.gone.read().clone().or_else(missing)
+    }
 }
 
 /// Everything that operations need. One per shard.
@@ -95,6 +109,8 @@ pub struct Core {
     pub health: Health,
     /// A generation should be closed now rather than when its delay is over.
     pub checkpoint_due: Notify,
+    /// Somebody waits for what only a checkpoint brings.
+    pub checkpoint_wanted: AtomicBool,
     /// The log has been trimmed.
     pub log_trimmed: Notify,
 }
@@ -111,6 +127,18 @@ impl Core {
         let text = format!("{:?} of volume {}, {:x}/{:x}: {what}", key.kind, key.volume.0, key.a, key.b);
         tracing::error!(damage = %text, "damaged metadata");
         let mut damage = self.health.damage.lock();
+        if damage.len() < 100 {
+            damage.push(text);
+        }
+    }
+
+    /// Notes and tells damage of data.
+    pub fn note_damage(&self, text: String) {
+        let mut damage = self.health.damage.lock();
+        if damage.contains(&text) {
+            return;
+        }
+        tracing::error!(damage = %text, "damaged data");
         if damage.len() < 100 {
             damage.push(text);
         }
@@ -146,6 +174,12 @@ impl Core {
     /// Whether the log is so full that a generation should close.
     pub fn log_is_filling(&self) -> bool {
         self.log.used() > self.log.capacity() / 100 * u64::from(self.config.log_fill_percent)
+    }
+
+    /// Asks for a checkpoint, however little there is for it.
+    pub fn want_checkpoint(&self) {
+        self.checkpoint_wanted.store(true, Ordering::Relaxed);
+        self.checkpoint_due.notify_one();
     }
 
     /// Asks for a checkpoint when the open generation or the log is full.

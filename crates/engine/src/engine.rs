@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::core::{Core, Health, Identity, Numbers};
 use crate::error::OpenError;
 use crate::overlay::{Stack, StackCell};
-use crate::owner::{Held, OwnerError, Register, Tenure};
+use crate::owner::{Held, OwnerError, Register, Standing, Tenure};
 use crate::reclaim::Reclaim;
 use crate::recovery::Rebuilt;
 use crate::segments::Segments;
@@ -96,6 +96,7 @@ impl Engine {
             segments,
             health: Health::default(),
             checkpoint_due: Default::default(),
+            checkpoint_wanted: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),
             config,
@@ -127,9 +128,17 @@ impl Engine {
         self.keeper.start();
         self.reclaim.start();
         let (core, world) = (self.core.clone(), self.core.world.clone());
+        world.spawn.spawn("flushes", Box::pin(core.clone().flush_steadily()));
         let heartbeat = core.config.heartbeat;
-        let deposed = move || core.health.deposed.store(true, Ordering::Relaxed);
-        let watch = self.tenure.clone().watch(world.clone(), heartbeat, deposed);
+        let seen = move |standing: Standing| {
+            if standing != Standing::Unknown {
+                core.health.owner_missing.store(standing == Standing::Missing, Ordering::Relaxed);
+            }
+            if standing == Standing::Deposed {
+                core.health.deposed.store(true, Ordering::Relaxed);
+            }
+        };
+        let watch = self.tenure.clone().watch(world.clone(), heartbeat, seen);
         world.spawn.spawn("heartbeat", Box::pin(watch));
     }
 

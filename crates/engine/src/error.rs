@@ -3,6 +3,7 @@
 use tarn_base::ids::Uuid;
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
+use tarn_store::probe::ProbeError;
 use tarn_wal::LogError;
 
 use crate::owner::{OwnerError, RecordError};
@@ -41,8 +42,18 @@ pub enum OpenError {
     LogDamaged(LogError),
     #[error("{0}")]
     Log(LogError),
-    #[error("the store is damaged: {0}; look at it with `tarn fsck`")]
+    #[error("the store is damaged: {0}; put that back from a backup, or from an older version of the object")]
     Damaged(String),
+    #[error(
+        "part of the store is gone: {0}; put it back as it was, from where it was moved to or from a backup, and start \
+         again; nothing was changed here, and the log keeps what it holds"
+    )]
+    Gone(String),
+    #[error(
+        "the store {0}: two nodes could own it at once; use one that honours conditional requests (create if absent, \
+         compare and swap)"
+    )]
+    Unconditional(&'static str),
     #[error("the store could not be reached: {0}")]
     Store(StoreError),
     #[error("the store could not be reached: {0}")]
@@ -65,6 +76,15 @@ impl From<OwnerError> for OpenError {
     }
 }
 
+impl From<ProbeError> for OpenError {
+    fn from(error: ProbeError) -> OpenError {
+        match error {
+            ProbeError::Ignores(what) => OpenError::Unconditional(what),
+            ProbeError::Store(error) => OpenError::Store(error),
+        }
+    }
+}
+
 impl From<LogError> for OpenError {
     fn from(error: LogError) -> OpenError {
         match error {
@@ -80,6 +100,7 @@ impl From<MetaError> for OpenError {
         match error {
             MetaError::Fenced(_) => OpenError::Taken,
             MetaError::Damaged(what) => OpenError::Damaged(what),
+            MetaError::Gone(what) => OpenError::Gone(format!("of its metadata, {what}")),
             other => OpenError::Meta(other),
         }
     }

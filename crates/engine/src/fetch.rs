@@ -63,7 +63,7 @@ impl Core {
         let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
         if !singles.is_empty() {
             let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
-            let values = stack.view.get_sorted(&encoded).await.map_err(meta_failed)?;
+            let values = stack.view.get_sorted(&encoded).await.map_err(|error| self.meta_failed(&error))?;
             for (key, value) in singles.into_iter().zip(values) {
                 self.enter_cache(stack, key, value.clone());
                 pins.keys.insert(key, value);
@@ -80,8 +80,11 @@ impl Core {
     /// A pointer and those after it, holes included.
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
         let end = Key { b: first.b.saturating_add(POINTERS_AHEAD), ..first };
-        let page =
-            stack.view.scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize).await.map_err(meta_failed)?;
+        let page = stack
+            .view
+            .scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize)
+            .await
+            .map_err(|error| self.meta_failed(&error))?;
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {
             let key = Key { b, ..first };
@@ -93,7 +96,11 @@ impl Core {
     }
 
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
-        let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await.map_err(meta_failed)?;
+        let page = stack
+            .view
+            .scan(&range.start.encode(), &range.end.encode(), limit)
+            .await
+            .map_err(|error| self.meta_failed(&error))?;
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {
@@ -113,6 +120,15 @@ impl Core {
         });
     }
 
+    /// What a client is told. What is gone with part of the store may be put back.
+    fn meta_failed(&self, error: &MetaError) -> Errno {
+        tracing::warn!(%error, "the metadata store could not be read");
+        match error {
+            MetaError::Damaged(_) if self.health.gone().is_none() => Errno::Io,
+            _ => Errno::TryLater,
+        }
+    }
+
     /// Waits until the log has been trimmed or flushed; not for ever.
     async fn wait_for_log_room(&self) -> Result<(), Errno> {
         self.log.request_flush();
@@ -127,14 +143,6 @@ impl Core {
 
 fn decode_entries(entries: Vec<(Bytes, Bytes)>) -> BTreeMap<Key, Bytes> {
     entries.into_iter().filter_map(|(key, value)| Some((Key::decode(&key)?, value))).collect()
-}
-
-fn meta_failed(error: MetaError) -> Errno {
-    tracing::warn!(%error, "the metadata store could not be read");
-    match error {
-        MetaError::Damaged(_) => Errno::Io,
-        MetaError::Fenced(_) | MetaError::Unavailable(_) | MetaError::Unknown(_) => Errno::TryLater,
-    }
 }
 
 /// Completes with the first of two.

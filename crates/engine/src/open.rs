@@ -1,8 +1,8 @@
 //! Creating and opening a shard.
 //!
 //! Steps, each of which may be the last one that happens; what follows a crash begins again at the first:
-//! 1. The owner record is read, the log opened, and whether the two go together is decided. Nothing is written but the
-//!    header of a log that was blank.
+//! 1. The owner record is read, the store asked whether it honours conditions, the log opened, and whether record and log
+//!    go together and the metadata is all there is decided. Nothing stays written but the header of a log that was blank.
 //! 2. The owner record is replaced: a new owner epoch, perhaps a new incarnation. Whoever had it before is deposed.
 //! 3. The metadata store is opened, which fences whoever wrote to it before; P and the volumes are read.
 //! 4. The log is replayed over that.
@@ -20,8 +20,8 @@ use tarn_base::ids::{Position, Uuid};
 use tarn_base::world::World;
 use tarn_meta::slate::{SlateOpener, SlateOptions};
 use tarn_meta::{Batch, MetaOpener, MetaStore};
-use tarn_store::Store;
 use tarn_store::sealed::SealedStore;
+use tarn_store::{Store, probe};
 use tarn_wal::{CreateOptions, Log, LogDevice, LogError, Recovery, Wake};
 
 use crate::admin::VolumeSpec;
@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::engine::{Assembly, Engine};
 use crate::error::OpenError;
 use crate::key::Key as MetaKey;
-use crate::orphans::remove_orphans;
+use crate::orphans::{remove_late, remove_orphans};
 use crate::owner::{Claim, Held, Owner, OwnerState, Register, Secrets, is_log_of, log_id};
 use crate::recovery::{Base, Rebuilt, Replay};
 use crate::value::{SaltRecord, ShardState};
@@ -125,7 +125,10 @@ impl Engine {
         let held = match register.read().await? {
             Some(held) if held.owner.state != OwnerState::New => return Err(OpenError::Exists),
             Some(held) => held,
-            None => register.create(new_owner(&parts.world), new_secrets(&parts.world)).await?,
+            None => {
+                probe::conditions(&*parts.store, &parts.world).await?;
+                register.create(new_owner(&parts.world), new_secrets(&parts.world)).await?
+            }
         };
         parts.config.crash_point("the owner record is created").await;
         let (engine, report) = open(&parts, register, held, OpenOptions::new(wake)).await?;
@@ -139,7 +142,10 @@ impl Engine {
     pub async fn open(parts: Parts, options: OpenOptions) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
         let register = Register::new(parts.store.clone(), parts.master.clone(), parts.world.clone());
         match register.read().await? {
-            Some(held) if held.owner.state != OwnerState::New => open(&parts, register, held, options).await,
+            Some(held) if held.owner.state != OwnerState::New => {
+                probe::conditions(&*parts.store, &parts.world).await?;
+                open(&parts, register, held, options).await
+            }
             _ => Err(OpenError::NotCreated),
         }
     }
@@ -153,12 +159,16 @@ async fn open(
 ) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
     let config = &parts.config;
     let mut plan = plan(parts, held, &options)?;
+    let opener = (parts.meta)(parts.store.clone(), &plan.held.secrets.shard);
+    // Opening would make what is not there, and what was lost would look like new.
+    if plan.held.owner.state != OwnerState::New && !opener.inspect().await? {
+        return Err(OpenError::Gone("every object of its metadata, below meta/".into()));
+    }
     if plan.taken {
         plan.held = claim(parts, &register, &plan).await?;
     }
     let held = register.replace(&plan.held, next_owner(&plan)?).await?;
     config.crash_point("the owner record names us").await;
-    let opener = (parts.meta)(parts.store.clone(), &held.secrets.shard);
     let meta = opener.open().await?;
     let base = match Base::read(&meta.view()).await? {
         Some(base) => base,
@@ -183,7 +193,7 @@ async fn open(
     let (salt, state) = opening_batch(parts, &*meta, &held.owner, &state, &rebuilt).await?;
     config.crash_point("the opening batch is durable").await;
     let last = plan.log.last().unwrap_or_default().max(position).max(held_closed(&plan));
-    let mut report = report(&plan, &held.owner, &rebuilt, (position, last), orphans);
+    let mut report = report(&plan, &held.owner, &rebuilt, (position, last), orphans.len() as u64);
     // A log without entries has never said whose locks the one before it held.
     let own_session = plan.own && plan.log.last().unwrap_or_default() > Position::ZERO;
     let notify = if own_session { Vec::new() } else { notify };
@@ -193,7 +203,12 @@ async fn open(
     config.crash_point("the log is started").await;
     let (world, config, store) = (parts.world.clone(), parts.config.clone(), parts.store.clone());
     let assembly = Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify };
-    Ok((Engine::assemble(assembly)?, report))
+    let engine = Engine::assemble(assembly)?;
+    if !orphans.is_empty() {
+        let late = remove_late(parts.store.clone(), parts.world.clone(), parts.config.hold, orphans);
+        parts.world.spawn.spawn("late orphans", Box::pin(late));
+    }
+    Ok((engine, report))
 }
 
 /// Makes the first volume unless an interrupted creation has. Nobody drives the log's flushes yet.

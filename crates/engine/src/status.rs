@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tarn_base::ids::Position;
 
-use crate::checkpoint::{Done, Totals};
+use crate::checkpoint::{CheckpointError, Done, Totals};
 use crate::engine::Engine;
 use crate::fsck::{self, FsckCounts, FsckError, FsckReport};
 use crate::reclaim::{ReclaimError, Reclaimed, SegmentTotals};
@@ -72,6 +72,7 @@ impl Engine {
             closed: generation.closed.get().is_some(),
         });
         let (checkpoint_error, last_checkpoint) = self.keeper.last();
+        let gone = || core.health.gone().map(|what| CheckpointError::Gone(what).to_string());
         let (keys, records) = (&core.caches.keys, &core.caches.records);
         Status {
             incarnation: core.identity.incarnation,
@@ -84,7 +85,7 @@ impl Engine {
             generations: generations.collect(),
             last_checkpoint,
             checkpoints: self.keeper.totals(),
-            checkpoint_error,
+            checkpoint_error: checkpoint_error.or_else(gone),
             key_cache: CacheStatus {
                 entries: keys.len() as u64,
                 bytes: keys.weight(),

@@ -21,6 +21,9 @@ pub enum MetaError {
     Damaged(String),
     #[error("the metadata store is not available: {0}")]
     Unavailable(String),
+    /// Objects that the store needs are not there any more: removed, or never in the place it was moved to.
+    #[error("part of the metadata store is gone: {0}")]
+    Gone(String),
     /// The batch may or may not be there after the next opening.
     #[error("the metadata store did not say whether it committed: {0}")]
     Unknown(String),
@@ -70,6 +73,13 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     /// Makes the whole batch durable and visible, or nothing of it.
     async fn commit(&self, batch: Batch) -> MetaResult<()>;
 
+    /// Whether the state that the next batch goes on from is there: one look, before anything is written.
+    /// [`MetaError::Gone`] if not.
+    async fn glance(&self) -> MetaResult<()>;
+
+    /// Whether every object that the present state needs is there. [`MetaError::Gone`] if not.
+    async fn verify(&self) -> MetaResult<()>;
+
     /// Ends use of the store. Nothing committed is lost without it.
     async fn close(&self) -> MetaResult<()>;
 }
@@ -77,6 +87,9 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
 /// Opens the metadata store of a shard for writing, and opens it again after an error.
 #[async_trait]
 pub trait MetaOpener: Send + Sync + fmt::Debug {
+    /// Whether there is a store; [`MetaError::Gone`] if only part of it is there. Writes nothing.
+    async fn inspect(&self) -> MetaResult<bool>;
+
     /// Opens for writing, fencing any other writer; creates the store if there is none.
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>>;
 }

@@ -136,6 +136,10 @@ impl MemOpener {
 
 #[async_trait]
 impl MetaOpener for MemOpener {
+    async fn inspect(&self) -> MetaResult<bool> {
+        Ok(!self.disk.0.lock().entries.is_empty())
+    }
+
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
         let mut state = self.disk.0.lock();
         state.epoch += 1;
@@ -196,10 +200,22 @@ impl MetaStore for MemStore {
         Ok(())
     }
 
+    async fn glance(&self) -> MetaResult<()> {
+        if self.disk.0.lock().entries.is_empty() { Err(gone()) } else { Ok(()) }
+    }
+
+    async fn verify(&self) -> MetaResult<()> {
+        self.glance().await
+    }
+
     async fn close(&self) -> MetaResult<()> {
         self.ended.store(true, Ordering::SeqCst);
         Ok(())
     }
+}
+
+fn gone() -> MetaError {
+    MetaError::Gone("nothing is on this disk any more".to_owned())
 }
 
 struct MemView {

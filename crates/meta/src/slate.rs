@@ -12,6 +12,7 @@
 mod cache;
 mod clock;
 mod error;
+mod presence;
 mod settings;
 
 use std::fmt;
@@ -96,6 +97,20 @@ const CLOCK_TRIES: u32 = 4;
 
 #[async_trait]
 impl MetaOpener for SlateOpener {
+    async fn inspect(&self) -> MetaResult<bool> {
+        let bridge = Arc::new(Bridge::new(self.store.clone()));
+        let admin = Admin::builder(self.path.as_str(), bridge).build();
+        let manifest = match within(&self.world, self.options.patience, admin.read_manifest(None)).await {
+            Some(Ok(manifest)) => manifest,
+            Some(Err(error)) => return Err(error::of_reading(&error)),
+            None => return Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
+        };
+        match manifest {
+            Some(manifest) => presence::verify(&*self.store, &self.path, &manifest).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
         let mut tries = 1;
         loop {
@@ -163,7 +178,8 @@ impl SlateOpener {
         let world = self.world.clone();
         let patience = self.options.patience;
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
-        Ok(Arc::new(SlateStore { opened, world, patience, floor, view, busy }))
+        let (store, path) = (self.store.clone(), self.path.clone());
+        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, view, busy }))
     }
 }
 
@@ -221,6 +237,8 @@ enum State {
 
 struct SlateStore {
     opened: Arc<Opened>,
+    store: Arc<dyn Store>,
+    path: String,
     world: World,
     patience: Duration,
     floor: Arc<Floor>,
@@ -293,6 +311,14 @@ impl MetaStore for SlateStore {
         committing.0 = None;
         *self.busy.lock() = State::Ready;
         Ok(())
+    }
+
+    async fn glance(&self) -> MetaResult<()> {
+        presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await
+    }
+
+    async fn verify(&self) -> MetaResult<()> {
+        presence::verify(&*self.store, &self.path, &self.opened.db.manifest()).await
     }
 
     async fn close(&self) -> MetaResult<()> {

@@ -55,6 +55,7 @@ impl Keeper {
         };
         if let Err(error) = committed {
             if turn.meta.is_some() {
+                self.forget(&packed);
                 turn.given_up.extend(drawn);
                 self.remove_given_up(turn).await;
             } else {
@@ -66,6 +67,11 @@ impl Keeper {
         self.core.segments.done(changes.len());
         turn.landed(&changes);
         self.core.config.crash_point("the batch is durable").await;
+        if let Err(error) = self.verify(turn).await {
+            // Whether the batch is there is for the store to say once it is whole again.
+            turn.undecided.extend(drawn);
+            return Err(error);
+        }
         let done = Done {
             position: closed.last,
             keys: collected.keys.len() as u64,
@@ -75,6 +81,7 @@ impl Keeper {
             ..Done::default()
         };
         self.show(turn, number, collected, packed, &changes).await?;
+        turn.trimmed = closed.last;
         self.trim(closed.last).await?;
         Ok(done)
     }
@@ -116,10 +123,9 @@ impl Keeper {
     /// Makes a batch durable that brings the shard to `state`. After an error the batch is not there if the store is
     /// open; if it is not, nobody knows.
     async fn commit(&self, turn: &mut Turn, batch: Batch, state: ShardState) -> Result<(), CheckpointError> {
-        if !self.tenure.check().await {
-            return Err(CheckpointError::Deposed);
-        }
+        self.ours(turn).await?;
         let meta = self.ready(turn).await?;
+        self.glance(turn, &*meta).await?;
         self.core.config.crash_point("before the batch").await;
         let Err(error) = meta.commit(batch).await else {
             turn.state = state;
@@ -127,9 +133,9 @@ impl Keeper {
         };
         tracing::warn!(%error, "the metadata store failed; it is opened again");
         turn.meta = None;
-        if let tarn_meta::MetaError::Fenced(_) = error {
-            return Err(CheckpointError::Deposed);
-        }
+        // The record says who owns the shard. A metadata store whose answer was lost can take its own writing for
+        // another's.
+        turn.fenced = matches!(error, tarn_meta::MetaError::Fenced(_));
         if let Err(error) = meta.close().await {
             tracing::debug!(%error, "closing the metadata store after its failure");
         }
@@ -142,7 +148,10 @@ impl Keeper {
                 Ok(_) if turn.state == state => return Ok(()),
                 Ok(_) => return Err(error.into()),
                 Err(CheckpointError::Deposed) => return Err(CheckpointError::Deposed),
-                Err(again) => tracing::warn!(error = %again, "the metadata store does not open"),
+                Err(again) => {
+                    tracing::warn!(error = %again, "the metadata store does not open");
+                    self.note_failure(&again);
+                }
             }
             tries += 1;
             if self.stopping() && tries >= TRIES_AT_END {
@@ -155,18 +164,27 @@ impl Keeper {
 
     /// The metadata store, opened again if it has failed, and then its state read anew.
     pub(super) async fn ready(&self, turn: &mut Turn) -> Result<std::sync::Arc<dyn MetaStore>, CheckpointError> {
+        self.reconsider(turn).await?;
         if let Some(meta) = &turn.meta {
             return Ok(meta.clone());
         }
-        // Opening would fence whoever came after us.
-        if !self.tenure.check().await {
-            return Err(CheckpointError::Deposed);
+        // Opening would fence whoever came after us, and make what is not there.
+        self.ours(turn).await?;
+        if !self.opener.inspect().await? {
+            return Err(CheckpointError::Gone("every object of its metadata, below meta/".into()));
         }
         let meta = self.opener.open().await?;
         let key = Key::shard();
         let value = meta.view().get(&key.encode()).await?;
         let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;
-        turn.state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
+        let state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
+        if state.position < turn.trimmed {
+            let (held, trimmed) = (state.position, turn.trimmed);
+            let what = format!("the changes from {held} to {trimmed}, for it was put back to an earlier state");
+            return Err(CheckpointError::Gone(what));
+        }
+        turn.state = state;
+        turn.fenced = false;
         turn.meta = Some(meta.clone());
         // Views of the store that failed read nothing any more. This one may be a batch further than the stack thinks:
         // the generation that is still over it says the same.
@@ -175,15 +193,35 @@ impl Keeper {
     }
 
     /// Deletes objects without a key, as far as that goes; those that stay are deleted at the next opening.
+    ///
+    /// A PUT that was not answered may arrive after that: each is deleted once more when the hold time is over, and
+    /// counts as unsettled until then.
     pub(super) async fn remove_given_up(&self, turn: &mut Turn) {
-        let mut left = Vec::new();
+        let now = self.core.world.clock.steady();
         for counter in std::mem::take(&mut turn.given_up) {
-            let name = object_name(SegmentId { epoch: self.epoch, counter });
-            if self.core.segments.store.delete(&name).await.is_err() {
-                left.push(counter);
+            match self.delete_number(counter).await {
+                true => turn.deleted.push((counter, now)),
+                false => turn.given_up.push(counter),
             }
         }
-        turn.given_up = left;
+    }
+
+    /// Deletes objects once more that may have arrived after they were deleted.
+    pub(super) async fn remove_late(&self, turn: &mut Turn) {
+        let due = self.core.world.clock.steady().saturating_sub(self.core.config.hold);
+        let (late, young): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut turn.deleted).into_iter().partition(|(_, at)| *at <= due);
+        turn.deleted = young;
+        for (counter, at) in late {
+            if !self.delete_number(counter).await {
+                turn.deleted.push((counter, at));
+            }
+        }
+    }
+
+    async fn delete_number(&self, counter: u32) -> bool {
+        let name = object_name(SegmentId { epoch: self.epoch, counter });
+        self.core.segments.store.delete(&name).await.is_ok()
     }
 }
 

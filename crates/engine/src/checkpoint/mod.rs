@@ -2,7 +2,8 @@
 //! trimmed (engine rules 14 to 16).
 //!
 //! - `close` ends a generation, `driver` says when. `collect` and `merge` find what is to be stored, `pack` puts it into
-//!   segments, `table` keeps the segments' keys, `commit` makes it durable, `exchange` shows it and trims the log.
+//!   segments, `table` keeps the segments' keys, `commit` makes it durable, `presence` sees that it will stay, `exchange`
+//!   shows it and trims the log.
 //! - The oldest closed generation goes first, one at a time.
 //! - A checkpoint that fails is thrown away whole, its segment numbers given up, and begun again from the same
 //!   generation.
@@ -17,6 +18,8 @@ mod exchange;
 mod merge;
 mod numbers;
 mod pack;
+mod presence;
+mod suspects;
 mod table;
 
 pub(crate) use close::end_generation;
@@ -57,6 +60,9 @@ pub enum CheckpointError {
     Read(tarn_vfs::Errno),
     #[error("{0} is damaged; changes wait in the log")]
     Damaged(String),
+    /// Taken away under the running node.
+    #[error("part of the object store is gone: {0}; put it back as it was, changes wait in the log until then")]
+    Gone(String),
     #[error("the engine is closing")]
     Stopping,
 }
@@ -73,8 +79,8 @@ impl From<StoreError> for CheckpointError {
 impl From<MetaError> for CheckpointError {
     fn from(error: MetaError) -> CheckpointError {
         match error {
-            MetaError::Fenced(_) => CheckpointError::Deposed,
             MetaError::Damaged(what) => CheckpointError::Damaged(what),
+            MetaError::Gone(what) => CheckpointError::Gone(format!("of its metadata, {what}")),
             other => CheckpointError::Meta(other),
         }
     }
@@ -111,10 +117,18 @@ pub(crate) struct Turn {
     meta: Option<Arc<dyn MetaStore>>,
     /// The shard's state in the store.
     state: ShardState,
+    /// What the log was trimmed to, at most: no store with less than this is ours.
+    trimmed: Position,
+    /// The metadata store said that another has opened it: without an answer from the owner record it is not opened again.
+    fenced: bool,
+    /// Part of the store was gone: it is looked at before it is used again.
+    doubtful: bool,
     /// The next segment number of this owner epoch.
     next_segment: u32,
     /// Numbers whose objects may lie in the store without a key.
     given_up: Vec<u32>,
+    /// Numbers given up whose objects were deleted, and when: a PUT may still be on its way.
+    deleted: Vec<(u32, Duration)>,
     /// Numbers in a batch of which nobody knows whether it is there.
     undecided: Vec<u32>,
     /// Numbers lent to reclaim, until a batch holds their keys.
@@ -129,6 +143,7 @@ pub struct Keeper {
     epoch: u32,
     salt: Salt,
     turn: tokio::sync::Mutex<Turn>,
+    suspects: suspects::Suspects,
     /// A generation has been closed.
     closed: Notify,
     stopping: AtomicBool,
@@ -158,9 +173,13 @@ impl Keeper {
         let Beginning { opener, meta, tenure, epoch, salt, state } = beginning;
         let turn = Turn {
             meta: Some(meta),
+            trimmed: state.position,
+            fenced: false,
+            doubtful: false,
             state,
             next_segment: 1,
             given_up: Vec::new(),
+            deleted: Vec::new(),
             undecided: Vec::new(),
             lent: BTreeSet::new(),
         };
@@ -171,6 +190,7 @@ impl Keeper {
             epoch,
             salt,
             turn: tokio::sync::Mutex::new(turn),
+            suspects: Default::default(),
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             last: Mutex::default(),
@@ -191,7 +211,7 @@ impl Keeper {
     pub async fn sync(&self) -> Result<Done, CheckpointError> {
         self.close()?;
         let mut done = self.last().1;
-        while let Some(next) = self.run_oldest(false).await? {
+        while let Some(next) = self.run_surely(false).await? {
             done = next;
         }
         Ok(done)
@@ -200,7 +220,7 @@ impl Keeper {
     /// As [`Keeper::sync`], and leaves no segment number reserved: the last checkpoint of this opening.
     pub(crate) async fn sync_finally(&self) -> Result<(), CheckpointError> {
         self.close()?;
-        while self.run_oldest(true).await?.is_some() {}
+        while self.run_surely(true).await?.is_some() {}
         let mut turn = self.turn.lock().await;
         self.ready(&mut turn).await?;
         self.release(&mut turn).await
@@ -226,6 +246,19 @@ impl Keeper {
         }
     }
 
+    /// As [`Keeper::run_oldest`], and does not leave it at a record that is only suspected of damage.
+    async fn run_surely(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
+        let mut tries = 1;
+        loop {
+            match self.run_oldest(finally).await {
+                Err(CheckpointError::Read(tarn_vfs::Errno::Io)) if tries <= suspects::ATTEMPTS => {}
+                outcome => return outcome,
+            }
+            self.core.world.clock.sleep(std::time::Duration::from_millis(700)).await;
+            tries += 1;
+        }
+    }
+
     /// One checkpoint of the oldest closed generation; `None` if there is none.
     async fn run_oldest(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
         let mut turn = self.turn.lock().await;
@@ -236,9 +269,10 @@ impl Keeper {
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
         let took = self.core.world.clock.steady() - begun;
         let outcome = outcome.map(|done| Done { took, ..done });
-        if let Err(CheckpointError::Meta(_)) = outcome
+        if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
         {
+            turn.fenced |= matches!(error, MetaError::Fenced(_));
             // Whatever is wrong with it, it is opened again for the next try.
             let _ = meta.close().await;
         }
@@ -263,10 +297,11 @@ impl Keeper {
             return self.adopt(turn, generation.number, closed).await;
         }
         turn.given_up.append(&mut undecided);
+        self.remove_late(turn).await;
         let view = self.core.stack.load().view.clone();
         let collected = collect::collect(&self.core, &view, generation).await?;
         let mut packer = pack::Packer::new(self, turn);
-        let packed = match merge::store_records(&self.core, &collected, &mut packer).await {
+        let packed = match self.store_records(&collected, &mut packer).await {
             Ok(()) => packer.finish().await,
             Err(error) => Err(packer.abandon(error).await),
         };
@@ -284,10 +319,12 @@ impl Keeper {
     fn note(&self, outcome: &Result<Done, CheckpointError>) {
         let full = matches!(outcome, Err(CheckpointError::Full(_)));
         self.core.health.store_full.store(full, Ordering::Relaxed);
+        self.note_gone(outcome.as_ref().err());
         let mut last = self.last.lock();
         let mut totals = self.totals.lock();
         match outcome {
             Ok(done) => {
+                self.suspects.clear();
                 totals.count += 1;
                 totals.took += done.took;
                 totals.bytes += done.bytes;

@@ -116,32 +116,48 @@ impl Register {
     }
 }
 
+/// Whose the shard is, as far as a look at the record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Ours,
+    /// The store did not answer, or not with a record: that deposes nobody.
+    Unknown,
+    /// The store answers, but has no record of any owner: it is not there, or not all of it.
+    Missing,
+    /// Somebody else's.
+    Deposed,
+}
+
 /// The record of the owner at work.
 #[derive(Debug)]
 pub struct Tenure {
     register: Register,
     held: Mutex<Held>,
     deposed: AtomicBool,
+    /// The last look that was answered found no record.
+    missing: AtomicBool,
     ended: AtomicBool,
 }
 
 impl Tenure {
     pub fn new(register: Register, held: Held) -> Tenure {
-        Tenure { register, held: Mutex::new(held), deposed: AtomicBool::new(false), ended: AtomicBool::new(false) }
+        let (deposed, missing, ended) = Default::default();
+        Tenure { register, held: Mutex::new(held), deposed, missing, ended }
     }
 
-    /// Looks at the record: whether the shard is still ours. Without an answer it is.
-    pub async fn check(&self) -> bool {
+    /// Looks at the record: whether the shard is still ours.
+    pub async fn check(&self) -> Standing {
         if self.deposed.load(Ordering::Acquire) {
-            return false;
+            return Standing::Deposed;
         }
         match self.register.read().await {
             Ok(Some(found)) => {
                 let held = self.held.lock().owner.clone();
                 let ours =
                     found.owner.claim.is_none() && found.owner.epoch == held.epoch && found.owner.node == held.node;
+                self.missing.store(false, Ordering::Release);
                 if ours {
-                    return true;
+                    return Standing::Ours;
                 } else if !self.ended.load(Ordering::Acquire) {
                     self.deposed.store(true, Ordering::Release);
                     tracing::error!(
@@ -151,22 +167,29 @@ impl Tenure {
                     );
                 }
             }
-            Ok(None) => tracing::error!("the owner record is missing from the store"),
+            Ok(None) => {
+                if !self.missing.swap(true, Ordering::AcqRel) {
+                    tracing::error!("the owner record is missing from the store: put the store back as it was");
+                }
+                return Standing::Missing;
+            }
             Err(OwnerError::Record(error)) => tracing::error!(%error, "the owner record cannot be read"),
             Err(error) => tracing::debug!(%error, "the owner record could not be looked at"),
         }
-        !self.deposed.load(Ordering::Acquire)
+        if self.deposed.load(Ordering::Acquire) { Standing::Deposed } else { Standing::Unknown }
     }
 
-    /// Looks at the record every `heartbeat` until deposed or ended; then calls `deposed` if it was that.
-    pub async fn watch(self: Arc<Tenure>, world: World, heartbeat: Duration, deposed: impl FnOnce() + Send) {
+    /// Looks at the record every `heartbeat` until deposed or ended, and tells `seen` what it saw.
+    pub async fn watch(self: Arc<Tenure>, world: World, heartbeat: Duration, seen: impl Fn(Standing) + Send) {
         loop {
             world.clock.sleep(heartbeat).await;
             if self.ended.load(Ordering::Acquire) {
                 return;
             }
-            if !self.check().await {
-                return deposed();
+            let standing = self.check().await;
+            seen(standing);
+            if standing == Standing::Deposed {
+                return;
             }
         }
     }

@@ -43,7 +43,10 @@ impl Reclaim {
 
     fn holds_back(&self) -> bool {
         let health = &self.core.health;
-        self.core.log_is_filling() || health.deposed.load(Ordering::Relaxed) || health.read_only.read().is_some()
+        self.core.log_is_filling()
+            || health.deposed.load(Ordering::Relaxed)
+            || health.read_only.read().is_some()
+            || health.gone().is_some()
     }
 
     async fn turn(&self, pace: &mut Pace) -> Result<(), ReclaimError> {

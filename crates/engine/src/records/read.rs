@@ -48,7 +48,14 @@ impl Core {
     /// The plaintext of records, in the order asked. Transient errors are retried, then [`Errno::TryLater`]; damage is
     /// noted and is [`Errno::Io`].
     pub async fn read_records(&self, wants: &[(VolumeId, RecordPointer)]) -> Result<Vec<Bytes>, Errno> {
-        let mut found: BTreeMap<Name, Bytes> = BTreeMap::new();
+        let found = self.read_each(wants).await;
+        let get = |pointer: &RecordPointer| found.get(&(pointer.segment, pointer.index)).cloned();
+        wants.iter().map(|(_, pointer)| get(pointer).unwrap_or(Err(Errno::Io))).collect()
+    }
+
+    /// As [`Core::read_records`], each record for itself.
+    pub async fn read_each(&self, wants: &[(VolumeId, RecordPointer)]) -> BTreeMap<Name, Result<Bytes, Errno>> {
+        let mut found: BTreeMap<Name, Result<Bytes, Errno>> = BTreeMap::new();
         loop {
             let mut flight = self.segments.flights.begin();
             let mut lead = Vec::new();
@@ -59,7 +66,7 @@ impl Core {
                     continue;
                 }
                 if let Some(bytes) = self.caches.records.get(&name) {
-                    found.insert(name, bytes);
+                    found.insert(name, Ok(bytes));
                     continue;
                 }
                 match flight.board(name) {
@@ -68,21 +75,19 @@ impl Core {
                 }
             }
             if lead.is_empty() && joined.is_empty() {
-                break;
+                return found;
             }
             for (name, outcome) in self.read_led(lead).await {
                 flight.land(name, &outcome);
-                found.insert(name, outcome?);
+                found.insert(name, outcome);
             }
             for (name, receiver) in joined {
                 // A read that was given up is begun again in the next round.
                 if let Ok(outcome) = receiver.await {
-                    found.insert(name, outcome?);
+                    found.insert(name, outcome);
                 }
             }
         }
-        let get = |pointer: &RecordPointer| found.get(&(pointer.segment, pointer.index)).cloned();
-        wants.iter().map(|(_, pointer)| get(pointer).ok_or(Errno::Io)).collect()
     }
 
     async fn read_led(&self, wants: Vec<(VolumeId, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
@@ -200,6 +205,9 @@ impl Core {
         };
         let forward = forwarding.and_then(|forwarding| forwarding.records.get(&want.pointer.index).copied());
         let Some(forward) = forward.filter(|forward| forward.segment != tried) else {
+            if self.store_is_gone().await {
+                return Err(Errno::TryLater);
+            }
             self.damaged_record(want, tried, "the object is missing");
             return Err(Errno::Io);
         };
@@ -213,6 +221,12 @@ impl Core {
                 Err(self.read_failed(&Span { object, start: range.start, end: range.end, wants }, &error))
             }
         }
+    }
+
+    /// Whether more than one object is gone: the store was taken away, and may be put back.
+    async fn store_is_gone(&self) -> bool {
+        let owner = self.segments.store.head(crate::owner::record::NAME).await;
+        self.health.gone().is_some() || matches!(owner, Err(StoreError::NotFound(_)))
     }
 
     /// What a segment's key says of where its records went.
@@ -246,11 +260,7 @@ impl Core {
         let RecordPointer { segment, index, .. } = want.pointer;
         let object = object_name(object);
         let text = format!("record {index} of segment {segment}, volume {}, in {object}: {what}", want.volume.0);
-        tracing::error!(damage = %text, "damaged data");
-        let mut damage = self.health.damage.lock();
-        if damage.len() < 100 && !damage.contains(&text) {
-            damage.push(text);
-        }
+        self.note_damage(text);
     }
 }
 

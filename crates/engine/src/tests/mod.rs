@@ -1,8 +1,12 @@
 //! Tests of the whole engine, over memory.
 
+mod bounded;
 mod checkpoint;
+mod edges;
 mod fsck;
+mod loss;
 mod opening;
+mod presence;
 mod reclaim;
 mod review;
 mod survival;

@@ -18,7 +18,7 @@ use crate::testing::{Rig, settle};
 use crate::{Engine, Parts};
 
 /// Moves time on by itself.
-fn keep_time(rig: &Rig) {
+pub fn keep_time(rig: &Rig) {
     let clock = rig.clock.clone();
     rig.world.spawn.spawn(
         "time",

@@ -138,6 +138,11 @@ pub fn stop(settings: &Settings, found: &Found, error: &OpenError) -> Stop {
         OpenError::LogDamaged(_) => Stop::LogDamaged { path: parts::log_path(settings), reason },
         OpenError::Log(error) => offline::log_stop(settings, error),
         OpenError::Store(error) => parts::store_stop(settings, error),
+        OpenError::Unconditional(what) => {
+            let reason =
+                format!("it {what}, so two nodes could own it at once; use a store that honours conditional requests");
+            Stop::StoreFailed { url: settings.store.show(), reason }
+        }
         _ => Stop::OpenFailed(reason),
     }
 }

@@ -30,7 +30,9 @@ pub fn of_opening(error: &slatedb::Error) -> MetaError {
 pub fn of_commit(error: &slatedb::Error) -> MetaError {
     match of_reading(error) {
         fenced @ MetaError::Fenced(_) => fenced,
-        MetaError::Damaged(why) | MetaError::Unavailable(why) | MetaError::Unknown(why) => MetaError::Unknown(why),
+        MetaError::Damaged(why) | MetaError::Gone(why) | MetaError::Unavailable(why) | MetaError::Unknown(why) => {
+            MetaError::Unknown(why)
+        }
     }
 }
 

@@ -1,0 +1,200 @@
+//! Parts of the store taken away under a running node, and put back: nothing acknowledged is lost, and it is said clearly
+//! what is gone. Over the metadata engine that serves.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tarn_meta::slate::SlateOptions;
+use tarn_store::{ObjectInfo, PutMode, Store, StoreResult, Version};
+use tarn_vfs::Node;
+use tokio::sync::Notify;
+
+use super::opening::{look, make, read, write};
+use super::survival::keep_time;
+use crate::checkpoint::CheckpointError;
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::open::{OpenOptions, Parts, slate};
+use crate::testing::Rig;
+
+fn parts(rig: &Rig) -> Parts {
+    Parts { meta: slate(rig.world.clone(), SlateOptions::default()), ..rig.parts() }
+}
+
+fn hook(wake: &Arc<Notify>) -> tarn_wal::Wake {
+    let wake = wake.clone();
+    Arc::new(move || wake.notify_one())
+}
+
+async fn create(rig: &Rig) -> Arc<Engine> {
+    keep_time(rig);
+    let wake = Arc::new(Notify::new());
+    let (engine, _) = Engine::create(parts(rig), Rig::first_volume(), hook(&wake)).await.unwrap();
+    rig.drive(&engine, wake);
+    engine
+}
+
+async fn open(rig: &Rig) -> Result<Arc<Engine>, OpenError> {
+    keep_time(rig);
+    let wake = Arc::new(Notify::new());
+    let (engine, _) = Engine::open(parts(rig), OpenOptions::new(hook(&wake))).await?;
+    rig.drive(&engine, wake);
+    Ok(engine)
+}
+
+type Objects = Vec<(String, Bytes)>;
+
+fn below(rig: &Rig, prefix: &str) -> Objects {
+    rig.memory.contents().into_iter().filter(|(name, _)| name.starts_with(prefix)).collect()
+}
+
+async fn take_away(rig: &Rig, prefix: &str) -> Objects {
+    let taken = below(rig, prefix);
+    for (name, _) in &taken {
+        rig.memory.delete(name).await.unwrap();
+    }
+    taken
+}
+
+/// As it was: nothing else is left there.
+async fn put_back(rig: &Rig, prefix: &str, objects: &Objects) {
+    take_away(rig, prefix).await;
+    for (name, bytes) in objects {
+        rig.memory.put(name, bytes.clone(), PutMode::Overwrite).await.unwrap();
+    }
+}
+
+/// A file whose first byte is in the store and whose second is only in the log.
+async fn begun(rig: &Rig) -> (Arc<Engine>, Node) {
+    let engine = create(rig).await;
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, b"a").await;
+    engine.checkpoint().await.unwrap();
+    (engine, node)
+}
+
+async fn taken_away(prefix: &str, told: &str) {
+    for restarted in [false, true] {
+        let rig = Rig::new();
+        let (engine, node) = begun(&rig).await;
+        let objects = take_away(&rig, prefix).await;
+        write(&engine, node, 1, b"b").await;
+        let used = engine.log().used();
+        for _ in 0..3 {
+            let failed = engine.checkpoint().await;
+            assert!(matches!(&failed, Err(CheckpointError::Gone(what)) if what.contains(told)), "{failed:?}");
+        }
+        assert!(engine.log().used() >= used, "the log was trimmed");
+        let shown = engine.status().checkpoint_error.expect("an error");
+        assert!(shown.contains("gone") && shown.contains(told), "{shown}");
+        assert_eq!(read(&engine, node, 1, 1).await, b"b");
+        let engine = if restarted {
+            rig.crash();
+            drop(engine);
+            let left = below(&rig, "");
+            let refused = open(&rig).await;
+            if prefix == "meta/" {
+                assert!(matches!(&refused, Err(OpenError::Gone(what)) if what.contains(told)), "{refused:?}");
+                assert!(below(&rig, "") == left, "something was made in its place");
+            } else {
+                assert!(matches!(refused, Err(OpenError::NotCreated)), "{refused:?}");
+            }
+            put_back(&rig, prefix, &objects).await;
+            open(&rig).await.unwrap()
+        } else {
+            put_back(&rig, prefix, &objects).await;
+            engine
+        };
+        engine.checkpoint().await.unwrap();
+        assert_eq!(engine.status().checkpoint_error, None);
+        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+        rig.crash();
+        let engine = open(&rig).await.unwrap();
+        assert_eq!(look(&engine, "file").await, node);
+        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+        let walk = engine.fsck(true, |_| ()).await.unwrap();
+        assert!(walk.findings.is_empty(), "{walk:?}");
+        rig.crash();
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_is_taken_away_stops_checkpoints_until_it_is_back() {
+    taken_away("meta/", "metadata").await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_taken_away_whole_stops_checkpoints_until_it_is_back() {
+    taken_away("", "owner record").await;
+}
+
+#[tokio::test]
+async fn one_missing_object_of_the_metadata_keeps_the_log() {
+    let rig = Rig::new();
+    let (engine, node) = begun(&rig).await;
+    let mut objects = take_away(&rig, "meta/compacted/").await;
+    assert!(!objects.is_empty());
+    write(&engine, node, 1, b"b").await;
+    let failed = engine.checkpoint().await;
+    assert!(matches!(&failed, Err(CheckpointError::Gone(what)) if what.contains(".sst")), "{failed:?}");
+    // What the failed attempt wrote stays: only what was taken away comes back.
+    objects.extend(below(&rig, "meta/compacted/"));
+    put_back(&rig, "meta/compacted/", &objects).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+    rig.crash();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+    rig.crash();
+}
+
+/// A store that takes every condition for none.
+#[derive(Debug)]
+struct Careless(Arc<dyn Store>);
+
+#[async_trait]
+impl Store for Careless {
+    async fn put(&self, name: &str, bytes: Bytes, _: PutMode) -> StoreResult<Version> {
+        self.0.put(name, bytes, PutMode::Overwrite).await
+    }
+
+    async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
+        self.0.get(name).await
+    }
+
+    async fn get_range(&self, name: &str, range: Range<u64>) -> StoreResult<Bytes> {
+        self.0.get_range(name, range).await
+    }
+
+    async fn head(&self, name: &str) -> StoreResult<ObjectInfo> {
+        self.0.head(name).await
+    }
+
+    async fn delete(&self, name: &str) -> StoreResult<()> {
+        self.0.delete(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> StoreResult<Vec<ObjectInfo>> {
+        self.0.list(prefix).await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_is_refused_at_every_opening() {
+    let mut rig = Rig::new();
+    let careful = rig.store.clone();
+    rig.store = Arc::new(Careless(careful.clone()));
+    let refused = rig.try_create().await.map(|_| ());
+    assert!(matches!(refused, Err(OpenError::Unconditional(_))), "{refused:?}");
+    assert!(rig.memory.contents().is_empty(), "something stayed");
+    rig.store = careful;
+    rig.create().await;
+    rig.crash();
+    let before = rig.memory.contents();
+    rig.store = Arc::new(Careless(rig.store.clone()));
+    let refused = rig.try_open(false, false).await.map(|_| ());
+    assert!(matches!(refused, Err(OpenError::Unconditional(_))), "{refused:?}");
+    assert!(rig.memory.contents() == before, "something was changed");
+}
