@@ -43,8 +43,8 @@ until_said 15 'FULL .*no space left'
 write --seconds 60 --until NOSPC || fail "a full disk, and no word of it"
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading while the disk is full to the last byte"
 rm "$WORK/small/ballast"
-for _ in $(seq 100); do tarn_status | grep -q '  FULL' || break; sleep 0.2; done
-! tarn_status | grep -q '  FULL' || fail "there is room, and it still says full"
+for _ in $(seq 100); do says '  FULL' || break; sleep 0.2; done
+! says '  FULL' || fail "there is room, and it still says full"
 write --seconds 2 --rate 2000000 || fail "writing with room again"
 stop TERM
 serve

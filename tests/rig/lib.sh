@@ -61,16 +61,31 @@ disk() {
     mount -o loop "$WORK/$1.image" "$WORK/$1"
 }
 
+ready() { # the server answers its administrator: its log is made, it has recovered; or it is gone
+    for _ in $(seq 1200); do
+        tarn_status >/dev/null 2>&1 && return
+        kill -0 "$SERVER" 2>/dev/null || { SERVER=; fail "the server ended instead of serving"; }
+        sleep 0.1
+    done
+    fail "the server does not answer after 120 s"
+}
+
 # tarn_status [flags]: what `tarn status` says.
 tarn_status() { in_ns "$TARN" status --data "$DATA" "$@"; }
 
-# until_said SECONDS PATTERN: waits until `tarn status` says so.
+# says PATTERN: whether `tarn status` says so.
+says() {
+    tarn_status >"$WORK/status" 2>&1 || true
+    grep -qE "$1" "$WORK/status"
+}
+
+# until_said SECONDS PATTERN: waits until it does.
 until_said() {
     for _ in $(seq $(($1 * 5))); do
-        tarn_status 2>/dev/null | grep -qE "$2" && return
+        says "$2" && return
         sleep 0.2
     done
-    tarn_status || true
+    cat "$WORK/status"
     fail "tarn status does not say \"$2\" within $1 s"
 }
 
@@ -134,6 +149,7 @@ serve() {
     disown
     EXPORT=/vol
     listening
+    ready
     [ -e "$WORK/exported" ] || in_ns bash -c "$(declare -f export_to_all); export_to_all '$TARN' '$DATA'" ||
         fail "cannot set the export's rules"
     touch "$WORK/exported"

@@ -31,7 +31,7 @@ case $how in
 deleted) words='removed' ;;
 read-only) words='[Rr]ead-only' ;;
 esac
-tarn_status | grep -E "FAILING: .*$words" || { tarn_status; fail "status does not say what is wrong"; }
+says "FAILING: .*$words" || { cat "$WORK/status"; fail "status does not say what is wrong"; }
 write --seconds 2 || fail "changes after the failed checkpoint"
 case $how in
 deleted)
@@ -47,7 +47,7 @@ deleted)
 read-only)
     mount -o remount,rw "$WORK/elsewhere"
     in_ns timeout 60 "$TARN" checkpoint --data "$DATA" >/dev/null || fail "the disk is writable again, and the checkpoint fails"
-    ! tarn_status | grep -q FAILING || fail "still failing"
+    ! says FAILING || fail "still failing"
     stop KILL
     serve --store "file://$store" --key-file "$WORK/key"
     ;;
