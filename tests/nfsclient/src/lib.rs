@@ -1,9 +1,10 @@
 //! A raw NFSv3 client for tests and measurements: no cache, no retries but those asked for, every reply seen.
 //!
 //! - [`xdr`]: bytes to words. [`rpc`]: one connection, records and replies. [`client`]: the procedures of RFC 1813.
-//! - Blocking, on the standard library alone; it shares no code with the server it tests.
+//! - Blocking; it shares no code with the server it tests.
 
 pub mod client;
+pub mod dial;
 pub mod error;
 pub mod rpc;
 pub mod types;

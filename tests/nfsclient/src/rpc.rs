@@ -3,6 +3,7 @@
 //! - [`Connection::send`] and [`Connection::receive`] are apart, so that a load generator keeps many calls in flight.
 //! - Nothing is repeated here; [`crate::Client`] does that.
 
+use crate::dial::dial;
 use crate::error::{Error, Result};
 use crate::xdr::{Reader, Writer};
 use std::io::{Read, Write};
@@ -52,7 +53,7 @@ pub struct Procedure {
 impl Connection {
     /// `timeout` bounds the connect and every later read and write.
     pub fn open(address: SocketAddr, timeout: Duration) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        let stream = dial(address, timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
