@@ -10,14 +10,17 @@
 
 pub mod compare;
 pub mod content;
+pub mod drive;
 pub mod figures;
 pub mod load;
 pub mod measure;
 pub mod null;
+pub mod ort;
 pub mod report;
 pub mod servers;
 pub mod stream;
 pub mod target;
+pub mod workload;
 
 /// Whatever fails ends the measurement with its text: a figure beside a failure is worth nothing.
 pub type Outcome<T> = Result<T, String>;

@@ -23,6 +23,8 @@ struct Arguments {
 enum Command {
     /// Repeat calls in a closed loop at one or several servers, in turns
     Meta(Meta),
+    /// Run a workload: a documented load at one or several targets, each answer checked
+    Run(tarn_bench::workload::cli::Arguments),
     /// Serve canned answers: the floor beside every figure
     NullServer {
         #[arg(long, default_value = "127.0.0.1:20490")]
@@ -254,6 +256,7 @@ fn hold(servers: &Servers) -> Outcome<()> {
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Meta(arguments) => meta(&arguments),
+        Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),
         Command::StartFigures { servers, how, document } => start_figures(&servers, how, document.as_deref()),

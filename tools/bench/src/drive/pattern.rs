@@ -1,0 +1,162 @@
+//! What files hold, and whether what came back is it.
+//!
+//! - The unit is a sector of 512 bytes. It begins with a stamp - file, sector, version - and goes on with bytes that
+//!   do not compress; so a byte of another file, another place or an earlier write is found out.
+//! - Versions are kept by the generator: a server that forgets an acknowledged write is found out when it is read.
+//! - Where a workload wants it, a share of blocks is drawn from few (so they can be stored once), and the second half
+//!   of each sector is one byte repeated (so it compresses to about a half).
+
+use crate::content::mix;
+
+/// Bytes of a sector; all offsets and sizes are multiples of it.
+pub const SECTOR: u64 = 512;
+const STAMP: usize = 16;
+const BASE: usize = 1 << 21;
+/// Blocks that duplicates are drawn from.
+const POOL: u64 = 64;
+/// The stamp's file of a block that is drawn from the pool.
+const POOLED: u32 = u32::MAX;
+
+/// How content may be reduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reducible {
+    /// Share of blocks that stand elsewhere too, of 1.
+    pub duplicates: f64,
+    /// Bytes of a block that is there twice or not at all; a multiple of [`SECTOR`].
+    pub block: u64,
+    /// Half of each sector is one byte.
+    pub compressible: bool,
+}
+
+pub struct Pattern {
+    base: Vec<u8>,
+    reducible: Reducible,
+}
+
+/// What came back instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub file: u32,
+    pub offset: u64,
+    pub found: String,
+}
+
+impl Pattern {
+    pub fn new(reducible: Reducible) -> Pattern {
+        let base = (0..BASE as u64 / 8).flat_map(|word| mix(word ^ 0x7061_7474).to_le_bytes()).collect();
+        Pattern { base, reducible }
+    }
+
+    /// Appends sectors from `offset` on, one for each version.
+    pub fn append(&self, out: &mut Vec<u8>, file: u32, offset: u64, versions: &[u8]) {
+        for (index, version) in versions.iter().enumerate() {
+            let sector = offset / SECTOR + index as u64;
+            let at = out.len();
+            out.extend_from_slice(self.body(file, sector, *version));
+            self.finish(&mut out[at..], file, sector, *version);
+        }
+    }
+
+    /// Whether `data`, read at `offset`, is what the versions say. The last sector may be cut short.
+    pub fn check(&self, data: &[u8], file: u32, offset: u64, versions: &[u8]) -> Result<(), Mismatch> {
+        for (index, (found, version)) in data.chunks(SECTOR as usize).zip(versions).enumerate() {
+            let sector = offset / SECTOR + index as u64;
+            let mut expected = [0; SECTOR as usize];
+            expected.copy_from_slice(self.body(file, sector, *version));
+            self.finish(&mut expected, file, sector, *version);
+            if found != &expected[..found.len()] {
+                return Err(Mismatch { file, offset: sector * SECTOR, found: describe(found, &expected) });
+            }
+        }
+        Ok(())
+    }
+
+    fn pooled(&self, file: u32, sector: u64) -> Option<u64> {
+        if self.reducible.duplicates <= 0.0 {
+            return None;
+        }
+        let block = sector * SECTOR / self.reducible.block.max(SECTOR);
+        let drawn = mix(u64::from(file) << 40 ^ block);
+        let share = (drawn >> 11) as f64 / (1_u64 << 53) as f64;
+        (share < self.reducible.duplicates).then_some(drawn % POOL)
+    }
+
+    /// What identifies a sector: (file, place, version).
+    fn identity(&self, file: u32, sector: u64, version: u8) -> (u32, u64, u8) {
+        match self.pooled(file, sector) {
+            Some(of) => {
+                let sectors = self.reducible.block.max(SECTOR) / SECTOR;
+                (POOLED, of * sectors + sector % sectors, 0)
+            }
+            None => (file, sector, version),
+        }
+    }
+
+    fn body(&self, file: u32, sector: u64, version: u8) -> &[u8] {
+        let (file, sector, version) = self.identity(file, sector, version);
+        let drawn = mix(mix(u64::from(file) << 8 | u64::from(version)) ^ sector);
+        let from = (drawn % (BASE as u64 - SECTOR)) as usize;
+        &self.base[from..from + SECTOR as usize]
+    }
+
+    fn finish(&self, sector_bytes: &mut [u8], file: u32, sector: u64, version: u8) {
+        let (file, sector, version) = self.identity(file, sector, version);
+        sector_bytes[..4].copy_from_slice(&file.to_le_bytes());
+        sector_bytes[4..12].copy_from_slice(&sector.to_le_bytes());
+        sector_bytes[12..STAMP].copy_from_slice(&u32::from(version).to_le_bytes());
+        if self.reducible.compressible {
+            sector_bytes[SECTOR as usize / 2..].fill(file as u8);
+        }
+    }
+}
+
+fn describe(found: &[u8], expected: &[u8]) -> String {
+    let stamp = |bytes: &[u8]| -> Option<String> {
+        let file = u32::from_le_bytes(*bytes.first_chunk()?);
+        let sector = u64::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
+        let version = u32::from_le_bytes(*bytes.get(12..)?.first_chunk()?);
+        Some(format!("file {file}, sector {sector}, version {version}"))
+    };
+    let differs = found.iter().zip(expected).position(|(found, expected)| found != expected).unwrap_or(0);
+    let text = |bytes| stamp(bytes).unwrap_or_else(|| "too few bytes".to_owned());
+    format!("expected [{}], found [{}], first difference at byte {differs}", text(expected), text(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_accepted_and_nothing_else() {
+        let pattern = Pattern::new(Reducible::default());
+        let mut data = Vec::new();
+        pattern.append(&mut data, 3, 1024, &[1, 2, 1]);
+        assert_eq!(pattern.check(&data, 3, 1024, &[1, 2, 1]), Ok(()));
+        assert_eq!(pattern.check(&data[..700], 3, 1024, &[1, 2, 1]), Ok(()));
+        assert!(pattern.check(&data, 4, 1024, &[1, 2, 1]).is_err(), "another file's");
+        assert!(pattern.check(&data, 3, 0, &[1, 2, 1]).is_err(), "another place's");
+        let old = pattern.check(&data, 3, 1024, &[1, 3, 1]).unwrap_err();
+        assert_eq!(old.offset, 1536);
+        assert!(old.found.contains("version 2"), "{}", old.found);
+        for byte in [0, 20, 511, 512, 1535] {
+            data[byte] ^= 1;
+            assert!(pattern.check(&data, 3, 1024, &[1, 2, 1]).is_err(), "byte {byte}");
+            data[byte] ^= 1;
+        }
+    }
+
+    #[test]
+    fn duplicates_and_repetition_have_their_share() {
+        let pattern = Pattern::new(Reducible { duplicates: 0.4, block: 4096, compressible: true });
+        let mut blocks = std::collections::BTreeMap::new();
+        for block in 0..5000_u64 {
+            let mut data = Vec::new();
+            pattern.append(&mut data, 1, block * 4096, &[1; 8]);
+            assert_eq!(pattern.check(&data, 1, block * 4096, &[1; 8]), Ok(()));
+            assert!(data.chunks(512).all(|sector| sector[256..].iter().all(|byte| *byte == sector[256])));
+            *blocks.entry(data).or_insert(0_u32) += 1;
+        }
+        let repeated = 1.0 - blocks.len() as f64 / 5000.0;
+        assert!((repeated - 0.4).abs() < 0.04, "{repeated}");
+    }
+}

@@ -1,0 +1,279 @@
+//! Runs futures on one thread; what wakes them is a reply, a completion or the clock.
+//!
+//! - Time is kept to the microsecond: near a moment that is due the thread looks instead of sleeping.
+//! - A future is polled again when what it waits for happened; it may be polled for nothing and must bear that.
+//! - Nothing is shared between threads; the waker says nothing, the reactor knows the task that runs.
+
+use crate::Outcome;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Nearer than that to a due moment the thread does not sleep: a sleep ends late by about as much.
+const LOOK: Duration = Duration::from_micros(80);
+/// Longest sleep, so that a stop is seen.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// Something with a file descriptor that brings news.
+pub trait Source {
+    /// Takes what has come and wakes who waited for it.
+    fn ready(&self, reactor: &Reactor);
+    /// Sends what has gathered since the last time.
+    fn flush(&self, reactor: &Reactor);
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Inner {
+    epoll: OwnedFd,
+    tasks: RefCell<Vec<Option<Task>>>,
+    free: RefCell<Vec<usize>>,
+    ready: RefCell<VecDeque<usize>>,
+    timers: RefCell<BinaryHeap<Reverse<(Instant, usize)>>>,
+    sources: RefCell<Vec<Rc<dyn Source>>>,
+    /// Sources that have something to send.
+    dirty: RefCell<Vec<usize>>,
+    running: Cell<usize>,
+    live: Cell<usize>,
+    failure: RefCell<Option<String>>,
+    stop: Cell<bool>,
+    /// Set by a signal.
+    interrupted: RefCell<Option<Arc<AtomicBool>>>,
+}
+
+/// A handle; clones are the same reactor.
+#[derive(Clone)]
+pub struct Reactor(Rc<Inner>);
+
+impl Reactor {
+    pub fn new() -> Outcome<Reactor> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("epoll: {error}"))?;
+        Ok(Reactor(Rc::new(Inner {
+            epoll,
+            tasks: RefCell::default(),
+            free: RefCell::default(),
+            ready: RefCell::default(),
+            timers: RefCell::default(),
+            sources: RefCell::default(),
+            dirty: RefCell::default(),
+            running: Cell::new(0),
+            live: Cell::new(0),
+            failure: RefCell::default(),
+            stop: Cell::new(false),
+            interrupted: RefCell::default(),
+        })))
+    }
+
+    /// Stops when `flag` is set: what a signal does.
+    pub fn stop_by(&self, flag: Arc<AtomicBool>) {
+        *self.0.interrupted.borrow_mut() = Some(flag);
+    }
+
+    /// Registers `source`, whose news come by `descriptor`. Its index is what [`Reactor::touch`] takes.
+    pub fn add(&self, source: Rc<dyn Source>, descriptor: impl AsFd) -> Outcome<usize> {
+        let index = self.0.sources.borrow().len();
+        self.0.sources.borrow_mut().push(source);
+        self.watch(index, descriptor)?;
+        Ok(index)
+    }
+
+    /// Watches another descriptor for the source: its old one is closed.
+    pub fn watch(&self, index: usize, descriptor: impl AsFd) -> Outcome<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&self.0.epoll, descriptor, data, flags).map_err(|error| format!("epoll: {error}"))
+    }
+
+    /// The source has something to send.
+    pub fn touch(&self, source: usize) {
+        self.0.dirty.borrow_mut().push(source);
+    }
+
+    /// Starts a program of the load.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        let free = self.0.free.borrow_mut().pop();
+        let mut tasks = self.0.tasks.borrow_mut();
+        let index = free.unwrap_or_else(|| {
+            tasks.push(None);
+            tasks.len() - 1
+        });
+        tasks[index] = Some(Box::pin(future));
+        self.0.ready.borrow_mut().push_back(index);
+        self.0.live.set(self.0.live.get() + 1);
+    }
+
+    /// The task that is being polled: what a future writes down to be woken.
+    pub fn current(&self) -> usize {
+        self.0.running.get()
+    }
+
+    pub fn wake(&self, task: usize) {
+        self.0.ready.borrow_mut().push_back(task);
+    }
+
+    /// Ends the run with a reason; the first one counts.
+    pub fn fail(&self, reason: String) {
+        self.0.failure.borrow_mut().get_or_insert(reason);
+        self.stop();
+    }
+
+    /// Whether programs should end.
+    pub fn stopping(&self) -> bool {
+        self.0.stop.get()
+    }
+
+    /// Asks the programs to end, and wakes those that sleep.
+    pub fn stop(&self) {
+        self.0.stop.set(true);
+        let sleepers = std::mem::take(&mut *self.0.timers.borrow_mut());
+        sleepers.into_iter().for_each(|Reverse((_, task))| self.wake(task));
+    }
+
+    pub fn sleep_until(&self, due: Instant) -> Sleep {
+        Sleep { reactor: self.clone(), due, armed: false }
+    }
+
+    /// Runs until every task has ended, or one failed.
+    pub fn run(&self) -> Outcome<()> {
+        let mut events = Vec::with_capacity(64);
+        self.0.stop.set(false);
+        while self.0.live.get() > 0 && self.0.failure.borrow().is_none() {
+            let interrupted = self.0.interrupted.borrow().as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+            if interrupted {
+                self.fail("stopped by a signal".to_owned());
+            }
+            self.poll_ready();
+            self.flush();
+            let now = Instant::now();
+            self.fire(now);
+            let wait = if self.0.ready.borrow().is_empty() { self.sleep_length(now) } else { Duration::ZERO };
+            let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
+            match epoll::wait(&self.0.epoll, spare_capacity(&mut events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(format!("epoll: {error}")),
+            }
+            for event in events.drain(..) {
+                let source = self.0.sources.borrow()[event.data.u64() as usize].clone();
+                source.ready(self);
+            }
+        }
+        let failure = self.0.failure.borrow_mut().take();
+        self.clear();
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn poll_ready(&self) {
+        // Only those that are ready now: who wakes himself must not keep replies waiting.
+        let count = self.0.ready.borrow().len();
+        for _ in 0..count {
+            let Some(index) = self.0.ready.borrow_mut().pop_front() else { return };
+            let Some(mut task) = self.0.tasks.borrow_mut().get_mut(index).and_then(Option::take) else { continue };
+            self.0.running.set(index);
+            if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                self.0.tasks.borrow_mut()[index] = Some(task);
+            } else {
+                self.0.free.borrow_mut().push(index);
+                self.0.live.set(self.0.live.get() - 1);
+            }
+        }
+    }
+
+    fn flush(&self) {
+        let dirty = std::mem::take(&mut *self.0.dirty.borrow_mut());
+        for index in dirty {
+            let source = self.0.sources.borrow()[index].clone();
+            source.flush(self);
+        }
+    }
+
+    fn fire(&self, now: Instant) {
+        let mut timers = self.0.timers.borrow_mut();
+        while let Some(Reverse((due, task))) = timers.peek().copied() {
+            if due > now {
+                return;
+            }
+            timers.pop();
+            self.wake(task);
+        }
+    }
+
+    fn sleep_length(&self, now: Instant) -> Duration {
+        let next = self.0.timers.borrow().peek().map(|Reverse((due, _))| due.saturating_duration_since(now));
+        next.map_or(SLEEP_MAX, |wait| if wait < LOOK { Duration::ZERO } else { (wait - LOOK).min(SLEEP_MAX) })
+    }
+
+    /// Forgets what a failed run left behind.
+    fn clear(&self) {
+        self.0.tasks.borrow_mut().clear();
+        self.0.free.borrow_mut().clear();
+        self.0.ready.borrow_mut().clear();
+        self.0.timers.borrow_mut().clear();
+        self.0.live.set(0);
+    }
+}
+
+/// Ends when its moment has come.
+pub struct Sleep {
+    reactor: Reactor,
+    due: Instant,
+    armed: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context) -> Poll<()> {
+        if Instant::now() >= self.due || self.reactor.stopping() {
+            return Poll::Ready(());
+        }
+        if !self.armed {
+            self.armed = true;
+            let task = self.reactor.current();
+            self.reactor.0.timers.borrow_mut().push(Reverse((self.due, task)));
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_wake_in_the_order_of_their_moments() {
+        let reactor = Reactor::new().unwrap();
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        let start = Instant::now();
+        for millis in [9_u64, 1, 5] {
+            let (reactor_of_task, woken) = (reactor.clone(), woken.clone());
+            reactor.spawn(async move {
+                reactor_of_task.sleep_until(start + Duration::from_millis(millis)).await;
+                assert!(start.elapsed() >= Duration::from_millis(millis));
+                woken.borrow_mut().push(millis);
+            });
+        }
+        reactor.run().unwrap();
+        assert_eq!(*woken.borrow(), [1, 5, 9]);
+    }
+
+    #[test]
+    fn a_failure_ends_everything_with_its_reason() {
+        let reactor = Reactor::new().unwrap();
+        let inner = reactor.clone();
+        reactor.spawn(async move { inner.fail("wrong bytes".to_owned()) });
+        let sleeper = reactor.clone();
+        reactor.spawn(async move { sleeper.sleep_until(Instant::now() + Duration::from_secs(60)).await });
+        assert_eq!(reactor.run(), Err("wrong bytes".to_owned()));
+        assert_eq!(reactor.run(), Ok(()), "and leaves nothing behind");
+    }
+}

@@ -1,0 +1,192 @@
+//! `tarn-bench run WORKLOAD --target URL`: targets one after the other, a table, JSON.
+//!
+//! - A run that is invalid ends with a failure; its report is written all the same and says why.
+//! - With `--resume`, cells that the JSON already has are not measured again.
+
+use crate::Outcome;
+use crate::drive::connection::Trouble;
+use crate::drive::reactor::Reactor;
+use crate::measure::cpu;
+use crate::workload::definition::Definition;
+use crate::workload::library::{LIBRARY, find};
+use crate::workload::page::page;
+use crate::workload::result::{Cell, Report};
+use crate::workload::run::{Options, run as run_workload};
+use crate::workload::site::{Opening, Site};
+use crate::workload::table;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A workload of the library, or a .toml file; `list` names them
+    pub workload: String,
+    /// Where: nfs://HOST[:PORT]/PATH[?mountport=N] or file:///DIRECTORY; several are measured one after the other
+    #[arg(long)]
+    pub target: Vec<String>,
+    /// A small form of a few seconds: a check, not a measurement
+    #[arg(long)]
+    pub quick: bool,
+    /// Units of load at the peak [default: the workload's, or found]
+    #[arg(long, default_value_t = 0.0)]
+    pub peak: f64,
+    /// Size of the data, as a share of what the workload says
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// Load points [default: the workload's]
+    #[arg(long, default_value_t = 0)]
+    pub points: u32,
+    /// Seconds before a cell is measured [default: the workload's]
+    #[arg(long)]
+    pub warm_up: Option<f64>,
+    /// Seconds that a cell is measured [default: the workload's]
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// TCP connections
+    #[arg(long, default_value_t = 8)]
+    pub connections: usize,
+    /// Of all random choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds that a server which is gone is waited for
+    #[arg(long, default_value_t = 10.0)]
+    pub patience: f64,
+    /// The server's process, for its processor time [default: whoever listens there on this machine]
+    #[arg(long)]
+    pub server_pid: Option<u32>,
+    /// The core of the generator
+    #[arg(long)]
+    pub pin_client: Option<usize>,
+    /// Write the reports to this file, as a JSON list
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the reports to this file, as one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Take over cells that the JSON file has
+    #[arg(long, requires = "json")]
+    pub resume: bool,
+}
+
+/// Runs what was asked for.
+pub fn run(arguments: &Arguments) -> Outcome<()> {
+    if arguments.workload == "list" {
+        for (name, _) in LIBRARY {
+            println!("{name:<16} {}", find(name)?.1.title);
+        }
+        return Ok(());
+    }
+    check(arguments)?;
+    let (name, definition) = find(&arguments.workload)?;
+    if let Some(core) = arguments.pin_client {
+        cpu::pin(core)?;
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone()).map_err(|error| error.to_string())?;
+    }
+    let before = match (&arguments.json, arguments.resume) {
+        (Some(path), true) => read(path)?,
+        _ => Vec::new(),
+    };
+    let mut reports = Vec::new();
+    for target in &arguments.target {
+        let cells = before.iter().filter(|report| report.target == *target && report.workload == name);
+        let cells = cells.flat_map(|report| report.cells.clone()).collect();
+        let report = one(arguments, (&name, &definition), target, cells, &interrupted, &mut |report| {
+            let all: Vec<&Report> = reports.iter().chain([report]).collect();
+            arguments.json.as_ref().map_or(Ok(()), |path| write(path, &all))
+        })?;
+        println!("{}\n", table::tail(&report));
+        reports.push(report);
+    }
+    if let Some(path) = &arguments.json {
+        write(path, &reports.iter().collect::<Vec<_>>())?;
+    }
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, page(&reports)).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    match reports.iter().filter(|report| !report.valid).count() {
+        0 => Ok(()),
+        invalid => Err(format!("{invalid} of {} runs invalid", reports.len())),
+    }
+}
+
+fn check(arguments: &Arguments) -> Outcome<()> {
+    if arguments.target.is_empty() {
+        return Err("nothing to measure: give --target nfs://HOST:PORT/PATH or --target file:///DIRECTORY".to_owned());
+    }
+    let bounded = |name: &str, value: f64, least: f64, most: f64| {
+        let right = (least..=most).contains(&value);
+        if right { Ok(()) } else { Err(format!("--{name} is from {least} to {most}")) }
+    };
+    bounded("peak", arguments.peak, 0.0, 1e9)?;
+    bounded("scale", arguments.scale, 1e-9, 1e6)?;
+    bounded("warm-up", arguments.warm_up.unwrap_or(0.0), 0.0, 86_400.0)?;
+    bounded("seconds", arguments.seconds.unwrap_or(1.0), 0.01, 86_400.0)?;
+    bounded("patience", arguments.patience, 0.0, 86_400.0)?;
+    bounded("connections", arguments.connections as f64, 1.0, 4096.0)
+}
+
+fn one(
+    arguments: &Arguments,
+    (name, definition): (&str, &Definition),
+    target: &str,
+    before: Vec<Cell>,
+    interrupted: &Arc<AtomicBool>,
+    keep: &mut dyn FnMut(&Report) -> Outcome<()>,
+) -> Outcome<Report> {
+    let reactor = Reactor::new()?;
+    reactor.stop_by(interrupted.clone());
+    let trouble = Rc::new(Trouble::default());
+    let patience = Duration::from_secs_f64(arguments.patience);
+    let (url, pid) = (target.to_owned(), arguments.server_pid);
+    let opening = Opening { url, connections: arguments.connections, patience, pid, core: None };
+    let site = Site::open(&reactor, &opening, &trouble)?;
+    let options = Options {
+        quick: arguments.quick,
+        peak: arguments.peak,
+        scale: arguments.scale,
+        points: arguments.points,
+        warm_up: arguments.warm_up,
+        seconds: arguments.seconds,
+        connections: arguments.connections,
+        seed: arguments.seed,
+        patience,
+        before,
+    };
+    let mut first = true;
+    let mut kept = Ok(());
+    let mut report = run_workload(&reactor, &site, &trouble, (name, definition), &options, &mut |report, cell| {
+        if std::mem::take(&mut first) {
+            println!("{}", table::head(report));
+        }
+        println!("{}", table::line(cell));
+        if kept.is_ok() {
+            kept = keep(report);
+        }
+    });
+    kept?;
+    // Whatever came of it, the directory goes.
+    if let Err(error) = site.remove() {
+        report.valid = false;
+        report.reasons.push(error);
+    }
+    Ok(report)
+}
+
+fn read(path: &Path) -> Outcome<Vec<Report>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+fn write(path: &Path, reports: &[&Report]) -> Outcome<()> {
+    let text = serde_json::to_string_pretty(reports).map_err(|error| error.to_string())?;
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}

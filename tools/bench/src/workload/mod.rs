@@ -1,0 +1,20 @@
+//! Workloads: documented data files over one engine of load.
+//!
+//! - [`definition`]: what a workload's file says. [`library`]: those that come with the program.
+//! - [`files`]: the files it works on. [`process`]: who does what when. [`place`]: an export or a local directory.
+//! - [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`result`]: what was seen.
+//! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page.
+
+pub mod cli;
+pub mod definition;
+pub mod files;
+pub mod judge;
+pub mod library;
+pub mod page;
+pub mod place;
+pub mod process;
+pub mod record;
+pub mod result;
+pub mod run;
+pub mod site;
+pub mod table;

@@ -1,0 +1,148 @@
+//! A target that is open: its connections, the directory that was made for the run, and how that goes away again.
+
+use crate::Outcome;
+use crate::drive::connection::Trouble;
+use crate::drive::reactor::Reactor;
+use crate::measure::{Meter, cpu};
+use crate::target::Target;
+use crate::workload::place::{Local, Nfs, Place};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tarn_nfsclient::{Client, Credentials, Handle, Kind};
+
+/// NULL calls that the round trip is told from.
+const PINGS: usize = 101;
+
+pub struct Site {
+    pub name: String,
+    pub place: Rc<Place>,
+    pub meter: Meter,
+    pub connections: usize,
+    /// Microseconds of a NULL call, the median.
+    pub rtt_us: f64,
+    pub durability: String,
+    pub configuration: serde_json::Value,
+    directory: Directory,
+}
+
+/// What was made, so that it can be taken away.
+enum Directory {
+    Remote { address: SocketAddr, root: Handle, name: String },
+    Path(PathBuf),
+}
+
+/// What a site is opened with.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    pub url: String,
+    pub connections: usize,
+    pub patience: Duration,
+    /// The server's process; by default whoever listens at its port on this machine.
+    pub pid: Option<u32>,
+    pub core: Option<usize>,
+}
+
+impl Site {
+    /// Opens `nfs://host[:port]/path` or `file:///dir` and makes a directory of its own there.
+    pub fn open(reactor: &Reactor, opening: &Opening, trouble: &Rc<Trouble>) -> Outcome<Site> {
+        // No two runs at one time share a name, whatever machine they come from.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let name = format!("tarn-bench-{:x}-{:x}", std::process::id(), now.as_micros());
+        if let Some(path) = opening.url.strip_prefix("file://") {
+            return Site::local(reactor, opening, PathBuf::from(path).join(name));
+        }
+        for (scheme, what) in [("s3://", "object stores"), ("iscsi://", "block devices")] {
+            if opening.url.starts_with(scheme) {
+                return Err(format!("{}: {what} are no targets; give nfs:// or file://", opening.url));
+            }
+        }
+        let mut target = Target::parse(&opening.url)?;
+        target.pid = opening.pid.or_else(|| cpu::listener(target.address));
+        target.core = opening.core;
+        let (root, directory) = make_directory(&target, &name)?;
+        let rtt_us = ping(target.address)?;
+        let nfs = Nfs::open(reactor, &target, directory, opening.connections, opening.patience, trouble)?;
+        Ok(Site {
+            name: opening.url.clone(),
+            connections: nfs.connections(),
+            place: Rc::new(Place::Nfs(nfs)),
+            meter: Meter { pid: target.pid, core: target.core },
+            rtt_us,
+            durability: "as the server says: FILE_SYNC and COMMIT are taken at their word".to_owned(),
+            configuration: serde_json::Value::Null,
+            directory: Directory::Remote { address: target.address, root, name },
+        })
+    }
+
+    fn local(reactor: &Reactor, opening: &Opening, path: PathBuf) -> Outcome<Site> {
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Site {
+            name: opening.url.clone(),
+            connections: 0,
+            place: Rc::new(Place::Local(Local::open(reactor, &path)?)),
+            meter: Meter { pid: None, core: None },
+            rtt_us: 0.0,
+            durability: "O_DIRECT without a flush: past the page cache, perhaps in the device's".to_owned(),
+            configuration: serde_json::Value::Null,
+            directory: Directory::Path(path),
+        })
+    }
+
+    /// Takes the run's directory away.
+    pub fn remove(self) -> Outcome<()> {
+        match &self.directory {
+            Directory::Path(path) => {
+                std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            Directory::Remote { address, root, name } => {
+                let mut client = client(*address);
+                let (directory, _) = client.lookup(root, name.as_bytes()).map_err(|error| error.to_string())?;
+                empty(&mut client, &directory)
+                    .and_then(|()| client.rmdir(root, name.as_bytes()))
+                    .map_err(|error| format!("{name} could not be taken away: {error}"))
+            }
+        }
+    }
+}
+
+fn client(address: SocketAddr) -> Client {
+    let first = std::process::id().wrapping_mul(104_729) ^ 0x5a5a_0000;
+    Client::new(address, Credentials::root(), first, Duration::from_secs(10))
+}
+
+fn make_directory(target: &Target, name: &str) -> Outcome<(Handle, Handle)> {
+    let failed = |error: tarn_nfsclient::Error| format!("{}: {error}", target.name);
+    let root = client(target.mount).mount(&target.export).map_err(failed)?;
+    let directory = client(target.address).mkdir(&root, name.as_bytes(), 0o755).map_err(failed)?;
+    Ok((root, directory))
+}
+
+fn empty(client: &mut Client, directory: &Handle) -> tarn_nfsclient::Result<()> {
+    for entry in client.readdirplus(directory)? {
+        if entry.name == b"." || entry.name == b".." {
+            continue;
+        }
+        if entry.attributes.is_some_and(|attributes| attributes.kind == Kind::Directory) {
+            let (inner, _) = client.lookup(directory, &entry.name)?;
+            empty(client, &inner)?;
+            client.rmdir(directory, &entry.name)?;
+        } else {
+            client.remove(directory, &entry.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn ping(address: SocketAddr) -> Outcome<f64> {
+    let mut client = client(address);
+    let mut times = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let began = Instant::now();
+        client.null().map_err(|error| error.to_string())?;
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[PINGS / 2])
+}
