@@ -53,11 +53,6 @@ pub trait Procedure: 'static {
 
     /// Encodes what follows the status of an error.
     fn refuse(w: &mut Writer, view: &View, changes: &[Change; 2]);
-
-    /// Whether the reply waits until its position is durable.
-    fn waits(_reply: &Self::Reply) -> bool {
-        true
-    }
 }
 
 /// An error found while encoding.
@@ -208,7 +203,6 @@ fn encode<P: Procedure>(w: &mut Writer, view: &View, keep: P::Keep, reply: Reply
             return refuse::<P>(w, view, map::status(failure.errno), &failure.changes, position);
         }
     };
-    let position = if P::waits(&value) { position } else { Position::ZERO };
     let mark = w.mark();
     w.u32(Status::Ok as u32);
     match P::grant(w, view, keep, value) {

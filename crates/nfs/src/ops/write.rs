@@ -1,10 +1,11 @@
 //! WRITE (RFC 1813 section 3.3.7): bytes into a file.
 //!
-//! The reply says how durable the data is when it leaves, never more. Only data that may be lost does not wait for
-//! the log. More than a reply to FSINFO announced is cut to that, which the count tells.
+//! The reply says how durable the data is when it leaves, never more. Data that may be lost does not wait for the log;
+//! changes of others that the reply's attributes show do, which the file system knows. More than a reply to FSINFO
+//! announced is cut to that, which the count tells.
 
 use bytes::Bytes;
-use tarn_vfs::{Change, Effect, IO_SIZE_MAX, Stability};
+use tarn_vfs::{Change, Effect, IO_SIZE_MAX};
 
 use super::procedure::{Failed, Procedure, Request, Started, View};
 use crate::gate::Intent;
@@ -45,9 +46,5 @@ impl Procedure for Write {
 
     fn refuse(w: &mut Writer, view: &View, changes: &[Change; 2]) {
         view.change(w, &changes[0]);
-    }
-
-    fn waits(reply: &Effect) -> bool {
-        reply.reached != Stability::Unstable
     }
 }

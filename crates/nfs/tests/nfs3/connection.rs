@@ -108,6 +108,20 @@ async fn unstable_data_does_not_wait() {
 }
 
 #[tokio::test]
+async fn attributes_that_others_have_changed_wait_though_unstable_data_does_not() {
+    let (fs, server) = gated();
+    let (mut stream, _, _task) = start(&server, Settings::default());
+    let mut client = server.client();
+    let file = client.create(&server.root(), "file").await;
+    client.xid = 0;
+    fs.shown.store(7, Ordering::Relaxed);
+    stream.write_all(&write(&mut client, &file, 0, b"data")).await.unwrap();
+    assert!(is_quiet(&mut stream).await, "the reply shows a change that is not durable");
+    fs.flush(true);
+    assert_eq!(next(&mut stream).await, (1, 0));
+}
+
+#[tokio::test]
 async fn a_failed_log_is_never_answered_with_success() {
     let (fs, server) = gated();
     let (mut stream, _, _task) = start(&server, Settings::default());

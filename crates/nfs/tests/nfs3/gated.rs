@@ -17,6 +17,8 @@ pub struct Gated {
     waiting: Mutex<Vec<(Position, oneshot::Sender<Reply<()>>)>>,
     /// How often the log was asked.
     pub asked: AtomicU64,
+    /// Position of the last change that the reply to an UNSTABLE write shows besides the data; 0 if all are durable.
+    pub shown: AtomicU64,
     later: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -27,6 +29,7 @@ impl Gated {
             position: AtomicU64::new(1),
             waiting: Mutex::default(),
             asked: AtomicU64::new(0),
+            shown: AtomicU64::new(0),
             later: Mutex::default(),
         })
     }
@@ -113,6 +116,9 @@ impl FileSystem for Gated {
             panic!("the model writes at once");
         };
         done.value.reached = stability;
+        if stability == Stability::Unstable {
+            return Answer::ready(Ok(Done { position: Position(self.shown.load(Ordering::Relaxed)), ..done }));
+        }
         self.placed(Answer::ready(Ok(done)))
     }
 
