@@ -33,6 +33,8 @@ struct Inner {
     cut_after: Option<u64>,
     fail_flush: bool,
     fail_write: bool,
+    /// Every write and flush fails until the power goes.
+    broken: bool,
     operations: u64,
 }
 
@@ -54,6 +56,7 @@ impl FaultyDisk {
             cut_after: None,
             fail_flush: false,
             fail_write: false,
+            broken: false,
             operations: 0,
         };
         FaultyDisk { inner: Arc::new(Mutex::new(inner)) }
@@ -89,6 +92,11 @@ impl FaultyDisk {
     /// The next write fails and writes nothing.
     pub fn fail_next_write(&self) {
         self.inner.lock().fail_write = true;
+    }
+
+    /// Every write and flush fails from now on; the next time of power finds a good device with the same content.
+    pub fn break_down(&self) {
+        self.inner.lock().broken = true;
     }
 
     /// Damages the medium: flips `mask` in the byte at `at`.
@@ -139,6 +147,7 @@ impl Inner {
         self.cut_after = None;
         self.fail_flush = false;
         self.fail_write = false;
+        self.broken = false;
     }
 
     /// Counts an operation; true if the power goes now.
@@ -196,7 +205,7 @@ impl LogDevice for FaultyDevice {
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.with(|inner| {
             let range = range_within(at, data.len(), inner.current.len() as u64)?;
-            if std::mem::take(&mut inner.fail_write) {
+            if std::mem::take(&mut inner.fail_write) || inner.broken {
                 return Err(io::Error::other("a write failed, as asked"));
             }
             let cut = inner.hit();
@@ -215,7 +224,7 @@ impl LogDevice for FaultyDevice {
                 inner.cut();
                 return Err(io::Error::other("the power went"));
             }
-            if std::mem::take(&mut inner.fail_flush) {
+            if std::mem::take(&mut inner.fail_flush) || inner.broken {
                 inner.pending.clear();
                 return Err(io::Error::other("a flush failed, as asked"));
             }
