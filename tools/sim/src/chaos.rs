@@ -25,11 +25,18 @@ struct Mood {
     calm: bool,
     store_faults: u32,
     store_full: u32,
+    store_spells: u32,
     spoilt_reads: u32,
     commit_faults: u32,
-    /// Crash points to be met until the power goes, if it does.
-    points_left: Option<u64>,
+    clock_jumps: u32,
+    /// Calls that the store goes on to refuse.
+    refusing: u64,
+    /// Crash points to be met until the power goes, if it does; only those of the name, if there is one.
+    points_left: Option<(Option<&'static str>, u64)>,
 }
+
+/// Flushes of the log that take seconds, in a thousand.
+const SLOW_FLUSHES: u32 = 5;
 
 /// See the head of the file.
 pub struct Chaos {
@@ -55,8 +62,11 @@ impl Chaos {
             calm: true,
             store_faults: 0,
             store_full: 0,
+            store_spells: 0,
             spoilt_reads: 0,
             commit_faults: 0,
+            clock_jumps: 0,
+            refusing: 0,
             points_left: None,
         };
         let power_gone = Notify::new();
@@ -71,6 +81,8 @@ impl Chaos {
         mood.store_full = plan.store_full;
         mood.spoilt_reads = plan.spoilt_reads;
         mood.commit_faults = plan.commit_faults;
+        mood.store_spells = plan.store_spells;
+        mood.clock_jumps = plan.clock_jumps;
     }
 
     /// A number below `end`.
@@ -82,13 +94,14 @@ impl Chaos {
     pub fn calm(&self) {
         let mut mood = self.mood.lock();
         mood.calm = true;
+        mood.refusing = 0;
         mood.points_left = None;
     }
 
     /// Whether an operation may fail because of the store.
     pub fn may_fail(&self) -> bool {
         let mood = self.mood.lock();
-        !mood.calm && (mood.store_faults > 0 || mood.spoilt_reads > 0)
+        !mood.calm && (mood.store_faults > 0 || mood.store_spells > 0 || mood.spoilt_reads > 0)
     }
 
     /// Whether the store may be full.
@@ -99,7 +112,33 @@ impl Chaos {
 
     /// The power goes at the `count`th crash point from now, counted from 1.
     pub fn cut_power_at(&self, count: Option<u64>) {
-        self.mood.lock().points_left = count;
+        self.mood.lock().points_left = count.map(|count| (None, count));
+    }
+
+    /// The power goes the `count`th time from now that this crash point is met.
+    pub fn cut_power_at_point(&self, name: &'static str, count: u64) {
+        self.mood.lock().points_left = Some((Some(name), count));
+    }
+
+    /// Sets the wall clock to another time, now and then; whoever works must not mind.
+    pub fn jump_clock(&self) {
+        let mut mood = self.mood.lock();
+        let jumps = mood.clock_jumps;
+        if mood.calm || jumps == 0 || !mood.chance.permille(jumps) {
+            return;
+        }
+        let span = mood.chance.range(1, 7_200_000) as i64;
+        let by = if mood.chance.percent(50) { span } else { -span };
+        drop(mood);
+        self.coverage
+            .hit("clock", if by > 0 { "jumps ahead while clients work" } else { "jumps back while clients work" });
+        self.trace.event("clock", format_args!("jumps by {by} ms"));
+        self.clock.jump(by);
+    }
+
+    /// Flushes of the log that take seconds, in a thousand.
+    pub fn slow_flushes(&self) -> u32 {
+        if self.mood.lock().calm { 0 } else { SLOW_FLUSHES }
     }
 
     /// What the engine asks at each crash point.
@@ -107,7 +146,8 @@ impl Chaos {
         self.coverage.hit("crash points passed", name);
         let mut mood = self.mood.lock();
         match &mut mood.points_left {
-            Some(left) if *left > 1 => {
+            Some((Some(wanted), _)) if *wanted != name => false,
+            Some((_, left)) if *left > 1 => {
                 *left -= 1;
                 false
             }
@@ -163,51 +203,65 @@ impl Chaos {
 impl Faults for Chaos {
     fn decide(&self, operation: Operation<'_>) -> Fault {
         let mut mood = self.mood.lock();
-        let delay = Duration::from_millis(mood.chance.range(0, self.store_ms));
-        let effect = match mood.calm {
-            true => Effect::None,
+        let mut delay = Duration::from_millis(mood.chance.range(0, self.store_ms));
+        let (effect, what) = match mood.calm {
+            true => (Effect::None, "done"),
             false => mood.effect(operation.kind),
         };
+        if what == SLOW {
+            delay += Duration::from_millis(mood.chance.range(1_000, 30_000));
+        }
         drop(mood);
         let kind = operation.kind.label();
-        let what = match &effect {
-            Effect::None => "done".to_owned(),
-            Effect::Before(error) => format!("refused: {error}"),
-            Effect::After => "done, answer lost".to_owned(),
-            Effect::Truncate(_) => "truncated".to_owned(),
-            Effect::Flip(_) => "a bit flipped".to_owned(),
-        };
-        if !matches!(effect, Effect::None) {
-            self.coverage.hit("store faults", format!("{kind} {what}"));
+        if what != "done" {
+            self.coverage.hit("store faults", what);
+            self.coverage.hit("calls with store faults", kind);
         }
         self.trace.event("store", format_args!("{kind} {} in {delay:?}: {what}", operation.name));
         Fault { delay, effect }
     }
 }
 
+/// A call that takes seconds.
+const SLOW: &str = "slow";
+/// All that the object store does wrong, as the coverage counts it.
+pub const STORE_FAULTS: [&str; 8] =
+    ["full", "truncated read", "a bit flipped", "refused", "throttled", "timed out, not done", "timed out, done", SLOW];
+
 impl Mood {
-    fn effect(&mut self, kind: Kind) -> Effect {
+    /// What becomes of a call, and its name.
+    fn effect(&mut self, kind: Kind) -> (Effect, &'static str) {
+        let why = || "as the seed decides".to_owned();
         let reads = matches!(kind, Kind::Get | Kind::GetRange);
         let spoilt = self.spoilt_reads;
         if reads && self.chance.permille(spoilt) {
             return match self.chance.percent(50) {
-                true => Effect::Truncate(self.chance.below(64)),
-                false => Effect::Flip(self.chance.next()),
+                true => (Effect::Truncate(self.chance.below(64)), "truncated read"),
+                false => (Effect::Flip(self.chance.next()), "a bit flipped"),
             };
         }
         let full = self.store_full;
         if kind == Kind::Put && self.chance.permille(full) {
-            return Effect::Before(StoreError::Full("as the seed decides".to_owned()));
+            return (Effect::Before(StoreError::Full(why())), "full");
+        }
+        if self.refusing > 0 {
+            self.refusing -= 1;
+            return (Effect::Before(StoreError::Unavailable("slow down".to_owned())), "throttled");
+        }
+        let spells = self.store_spells;
+        if self.chance.permille(spells) {
+            self.refusing = self.chance.range(3, 30);
+            return (Effect::None, SLOW);
         }
         let faults = self.store_faults;
         if !self.chance.permille(faults) {
-            return Effect::None;
+            return (Effect::None, "done");
         }
         let writes = matches!(kind, Kind::Put | Kind::Delete);
-        match self.chance.below(if writes { 4 } else { 1 }) {
-            0 | 1 => Effect::Before(StoreError::Unavailable("as the seed decides".to_owned())),
-            2 => Effect::Before(StoreError::Unknown("as the seed decides".to_owned())),
-            _ => Effect::After,
+        match self.chance.below(if writes { 4 } else { 3 }) {
+            0 | 1 => (Effect::Before(StoreError::Unavailable(why())), "refused"),
+            2 => (Effect::Before(StoreError::Unknown(why())), "timed out, not done"),
+            _ => (Effect::After, "timed out, done"),
         }
     }
 }

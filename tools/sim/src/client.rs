@@ -1,9 +1,12 @@
 //! Clients: they ask, compare, and wait for what they were promised - or do not wait.
 //!
-//! - Several are on their way at once; each has one operation in progress and any number of replies that wait for the log.
+//! - Several are on their way at once. Straight on the engine each has one operation in progress and any number of replies
+//!   that wait for the log; through the front end ([`crate::remote`]) replies come when they may be shown.
 //! - Some calls are made twice, at once or later.
+//! - UNSTABLE writes are kept until a COMMIT says that they are durable, and written again if it says otherwise.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +17,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::Position;
 use tarn_vfs::op::{Op, Outcome, Seen, Slots};
-use tarn_vfs::{Caller, Errno, FileSystem, FileType};
+use tarn_vfs::{Caller, Errno, FileSystem, FileType, Node, Stability, WriteSpeed};
 use tarn_wal::Log;
 use tokio::sync::Notify;
 
@@ -22,10 +25,12 @@ use crate::chance::Chance;
 use crate::chaos::Chaos;
 use crate::check::numbers::Numbers;
 use crate::check::once::{self, Past};
-use crate::check::{answers, promise};
+use crate::check::unstable::Unstable;
+use crate::check::{answers, promise, volumes};
 use crate::failure::{Checked, Failure};
 use crate::legible;
 use crate::pairs::Pairs;
+use crate::remote::{Remote, Unanswered};
 use crate::tracker::{Issue, Ran, Tracker};
 use crate::workload::Workload;
 
@@ -42,6 +47,12 @@ pub struct Knowledge {
     pub workload: RefCell<Workload>,
     pub numbers: RefCell<Numbers>,
     pub past: RefCell<Vec<Past>>,
+    pub unstable: RefCell<Unstable>,
+    pub volumes: RefCell<volumes::History>,
+    /// What clients have to do before anything else.
+    pub duties: RefCell<BTreeMap<u64, VecDeque<(Node, Op)>>>,
+    /// Calls on their way through the front end.
+    pub unanswered: RefCell<BTreeMap<u64, Unanswered>>,
     /// Everything up to here has been acknowledged.
     pub promised: Cell<Position>,
     pub operations: Cell<u64>,
@@ -51,7 +62,11 @@ pub struct Knowledge {
 pub struct Life<'a> {
     pub knowledge: &'a Knowledge,
     pub fs: Arc<dyn FileSystem>,
+    /// The front end, if clients go through it.
+    pub remote: Option<Remote>,
     pub log: Arc<Log>,
+    /// The last position when it began; what took effect before did so in an earlier life.
+    pub began: Position,
     pub think_ms: u64,
     /// The disk may lose power in the middle of a write, which reads of the log may notice first.
     pub power_may_go: bool,
@@ -62,10 +77,33 @@ pub struct Life<'a> {
     pub enough_at: Cell<Option<u64>>,
 }
 
+/// What a client is about to ask.
+pub struct Wish {
+    pub kind: &'static str,
+    pub op: Op,
+    pub caller: Caller,
+    /// What its slots stand for.
+    pub slots: Slots,
+    pub issue: Arc<Issue>,
+}
+
+/// What a reply shows.
+pub struct Shown {
+    pub op: Op,
+    pub node: Option<Node>,
+    pub outcome: Outcome,
+    pub ran: Ran,
+    /// As it was when the reply was made.
+    pub verifier: [u8; 8],
+    /// What was durable when the reply left the front end.
+    pub left_with: Option<Position>,
+}
+
 impl Life<'_> {
     /// One client, until operations are used up or something is wrong.
     pub async fn client(&self, number: u64, mut chance: Chance) -> Checked {
         let mut waiting = FuturesUnordered::new();
+        self.resume(number).await?;
         while self.take_one() {
             self.think(&mut chance).await;
             if chance.percent(4) {
@@ -97,48 +135,82 @@ impl Life<'_> {
     }
 
     async fn think(&self, chance: &mut Chance) {
+        self.knowledge.chaos.jump_clock();
         match chance.range(0, self.think_ms) {
             0 => tokio::task::yield_now().await,
             span => tokio::time::sleep(Duration::from_millis(span)).await,
         }
     }
 
-    fn event(&self, number: u64, what: std::fmt::Arguments<'_>) {
+    pub fn event(&self, number: u64, what: std::fmt::Arguments<'_>) {
         self.knowledge.chaos.trace.event(&format!("client {number}"), what);
     }
 
-    /// Asks, and compares the answer; gives what its reply shows.
-    async fn operation(&self, number: u64, chance: &mut Chance) -> Result<Option<Shown>, Failure> {
+    /// What the client does next: its duty, or what it likes.
+    fn wish(&self, number: u64) -> Wish {
         let knowledge = self.knowledge;
-        let (kind, op, caller) = knowledge.workload.borrow_mut().next(number);
-        let (slots, issue) = {
-            let pairs = knowledge.pairs.borrow();
-            (pairs.engine.clone(), knowledge.tracker.issue(&op, &caller, &pairs.model))
-        };
+        let (mut kind, mut op, mut caller) = knowledge.workload.borrow_mut().next(number);
+        let pairs = knowledge.pairs.borrow();
+        let duty = knowledge.duties.borrow_mut().get_mut(&number).and_then(VecDeque::pop_front);
+        if let Some((node, again)) = duty
+            && let Op::Write { node: slot, .. } = &again
+            && pairs.engine.get(slot) == Some(&node)
+        {
+            (kind, op) = ("write again", again);
+        }
+        if self.remote.is_some() && crate::remote::travels(&op) {
+            crate::remote::as_seen(&mut caller, &op, number);
+        }
         knowledge.operations.set(knowledge.operations.get() + 1);
         knowledge.chaos.coverage.hit("operations", kind);
         self.event(number, format_args!("asks   {}", legible::op(&op)));
         knowledge.tracker.set_grace(self.fs.in_grace());
+        let issue = knowledge.tracker.issue(&op, &caller, &pairs.model);
+        Wish { kind, op, caller, slots: pairs.engine.clone(), issue }
+    }
+
+    /// Asks, and compares the answer; gives what its reply shows.
+    async fn operation(&self, number: u64, chance: &mut Chance) -> Result<Option<Shown>, Failure> {
+        let wish = self.wish(number);
+        if let Some(remote) = &self.remote
+            && crate::remote::travels(&wish.op)
+        {
+            return self.ask_remote(remote, number, wish, chance).await;
+        }
+        let Wish { op, caller, slots, issue, .. } = wish;
         let twice = chance.percent(8) && caller.once.is_some() && once::remembers(&op);
         let (outcome, again) = self.run(&issue, &op, &caller, &slots, twice).await;
         let ran = issue.ran();
+        let verifier = self.fs.write_verifier();
         self.event(number, format_args!("{}", answered(&op, &outcome, ran.as_ref())));
-        let limit = knowledge.chaos.may_be_full()
-            || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
+        let excuses = self.excuses(&outcome, false);
+        let answered = answers::check(&op, &outcome, ran.as_ref(), excuses)?;
+        let (true, Some(ran)) = (answered, ran) else {
+            self.knowledge.chaos.coverage.hit("refusals for the moment", legible::seen(&outcome.seen));
+            return Ok(None);
+        };
+        let node = subject(&op, &slots);
+        let past = Past { op: op.clone(), caller, slots, outcome: outcome.clone(), at: ran.at, call: None };
+        if let Some(again) = again {
+            self.knowledge.chaos.coverage.hit("repeats", "at once");
+            once::same(&past, &again)?;
+        }
+        let remembered = past.caller.once.is_some();
+        self.note(past, &ran, remembered)?;
+        Ok(Some(Shown { op, node, outcome, ran, verifier, left_with: None }))
+    }
+
+    /// Why an answer may be another than the model's.
+    pub fn excuses(&self, outcome: &Outcome, wire: bool) -> answers::Excuses {
+        let chaos = &self.knowledge.chaos;
+        let limit = chaos.may_be_full() || self.fs.volumes().iter().any(|volume| volume.settings.size_limit.is_some());
         let refused = matches!(outcome.seen, Seen::Refused(Errno::Io | Errno::ReadOnly));
         let log = self.log.poisoned().is_some() || (self.power_may_go && refused);
-        let excuses = answers::Excuses { store: knowledge.chaos.may_fail(), log, limit };
-        if excuses.log {
+        if log {
             // The power may have gone, which nobody else notices.
             self.enough.notify_one();
         }
-        let answered = answers::check(&op, &outcome, ran.as_ref(), excuses)?;
-        let (true, Some(ran)) = (answered, ran) else {
-            knowledge.chaos.coverage.hit("refusals for the moment", legible::seen(&outcome.seen));
-            return Ok(None);
-        };
-        self.note(op, caller, slots, &outcome, &ran, again)?;
-        Ok(Some(Shown { outcome, ran }))
+        answers::Excuses { store: chaos.may_fail(), log, limit, wire }
     }
 
     /// Polls the operation; with `twice`, the same call comes a second time while the first is on its way.
@@ -162,29 +234,17 @@ impl Life<'_> {
         }
     }
 
-    fn note(
-        &self,
-        op: Op,
-        caller: Caller,
-        slots: Slots,
-        outcome: &Outcome,
-        ran: &Ran,
-        again: Option<Outcome>,
-    ) -> Checked {
+    /// Takes note of what an answered operation did; it may be repeated later if its outcome is remembered.
+    pub fn note(&self, past: Past, ran: &Ran, remembered: bool) -> Checked {
         let knowledge = self.knowledge;
-        if ran.changed {
+        if ran.changed && ran.at > self.began {
             knowledge.numbers.borrow().taken(ran.at)?;
         }
-        if outcome.seen == ran.outcome.seen {
-            knowledge.pairs.borrow_mut().note(&op, outcome, &ran.outcome, ran.at)?;
+        if past.outcome.seen == ran.outcome.seen {
+            knowledge.pairs.borrow_mut().note(&past.op, &past.outcome, &ran.outcome, ran.at)?;
         }
-        knowledge.workload.borrow_mut().note(&op, kind_of(&outcome.seen));
-        let past = Past { op, caller, slots, outcome: outcome.clone(), at: ran.at };
-        if let Some(again) = again {
-            knowledge.chaos.coverage.hit("repeats", "at once");
-            once::same(&past, &again)?;
-        }
-        if ran.changed && past.caller.once.is_some() && once::remembers(&past.op) {
+        knowledge.workload.borrow_mut().note(&past.op, kind_of(&past.outcome.seen));
+        if ran.changed && remembered && once::remembers(&past.op) {
             let mut all = knowledge.past.borrow_mut();
             if all.len() == PAST_MAX {
                 all.remove(0);
@@ -204,16 +264,26 @@ impl Life<'_> {
             chance.pick(&all).clone()
         };
         self.knowledge.chaos.coverage.hit("repeats", "later");
-        once::check(&*self.fs, &past).await
+        self.check_once(&past).await
+    }
+
+    /// Holds a repeat of a call against the first.
+    async fn check_once(&self, past: &Past) -> Checked {
+        match (&self.remote, &past.call) {
+            (Some(remote), Some(_)) => remote.repeats(past).await,
+            _ => once::check(&*self.fs, past).await,
+        }
     }
 
     /// Waits until the reply may be shown; from then on it counts.
-    async fn acknowledge(&self, number: u64, shown: Shown) -> Checked {
-        let Shown { outcome, ran } = shown;
+    pub async fn acknowledge(&self, number: u64, shown: Shown) -> Checked {
+        let Shown { op, node, outcome, ran, verifier, left_with } = shown;
         if outcome.position > Position::ZERO && self.fs.durable(outcome.position).await.is_err() {
             return Ok(());
         }
-        promise::leaves(ran.required, self.log.durable())?;
+        let durable = left_with.unwrap_or(self.log.durable());
+        promise::leaves(ran.required, durable)?;
+        self.keep_unstable(number, &op, node, &outcome, ran.at, (verifier, durable))?;
         let knowledge = self.knowledge;
         if let Some(node) = outcome.node {
             knowledge.numbers.borrow_mut().object(node)?;
@@ -227,12 +297,52 @@ impl Life<'_> {
         }
         Ok(())
     }
+
+    /// Whether nothing is promised of the object.
+    fn is_high(&self, node: Node) -> bool {
+        let volumes = self.fs.volumes();
+        volumes.iter().any(|info| info.id == node.volume && info.settings.write_speed == WriteSpeed::High)
+    }
+
+    /// What the client remembers of writes that may be lost. `at_reply`: verifier, and what was durable.
+    fn keep_unstable(
+        &self,
+        number: u64,
+        op: &Op,
+        node: Option<Node>,
+        outcome: &Outcome,
+        at: Position,
+        at_reply: ([u8; 8], Position),
+    ) -> Checked {
+        let (Some(node), Seen::Changed { .. }) = (node, &outcome.seen) else { return Ok(()) };
+        if self.is_high(node) {
+            return Ok(());
+        }
+        let mut unstable = self.knowledge.unstable.borrow_mut();
+        match op {
+            Op::Write { stability: Stability::Unstable, .. } => {
+                unstable.written(number, node, op.clone(), at, at_reply.0);
+            }
+            Op::Commit { .. } => {
+                let again = unstable.committed(number, node, at_reply.0, at_reply.1)?;
+                if !again.is_empty() {
+                    self.event(number, format_args!("must write {} times again", again.len()));
+                }
+                let mut duties = self.knowledge.duties.borrow_mut();
+                duties.entry(number).or_default().extend(again.into_iter().map(|op| (node, op)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
-/// What a reply shows.
-struct Shown {
-    outcome: Outcome,
-    ran: Ran,
+/// The object that an operation is about.
+pub fn subject(op: &Op, slots: &Slots) -> Option<Node> {
+    match op {
+        Op::Write { node, .. } | Op::Commit { node } => slots.get(node).copied(),
+        _ => None,
+    }
 }
 
 fn kind_of(seen: &Seen) -> Option<FileType> {
@@ -242,7 +352,7 @@ fn kind_of(seen: &Seen) -> Option<FileType> {
     }
 }
 
-fn answered(op: &Op, outcome: &Outcome, ran: Option<&Ran>) -> String {
+pub fn answered(op: &Op, outcome: &Outcome, ran: Option<&Ran>) -> String {
     let at = match ran {
         Some(ran) if ran.changed => format!(" at {}", ran.at),
         Some(ran) => format!(" after {}", ran.at),

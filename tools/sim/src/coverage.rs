@@ -18,6 +18,11 @@ impl Coverage {
         self.0.lock().get(&(kind, name.to_owned())).copied().unwrap_or(0)
     }
 
+    /// The names of a kind.
+    pub fn names(&self, kind: &'static str) -> Vec<String> {
+        self.0.lock().keys().filter(|(of, _)| *of == kind).map(|(_, name)| name.clone()).collect()
+    }
+
     /// The sum of all counts of a kind.
     pub fn total(&self, kind: &'static str) -> u64 {
         self.0.lock().iter().filter(|((of, _), _)| *of == kind).map(|(_, count)| count).sum()

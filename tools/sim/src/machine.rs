@@ -57,6 +57,7 @@ pub struct Machine {
     log_bytes: u64,
     chance: Chance,
     flush_ms: u64,
+    chaos: Arc<Chaos>,
 }
 
 impl Machine {
@@ -85,7 +86,12 @@ impl Machine {
             log_bytes: plan.log_bytes,
             chance,
             flush_ms: plan.flush_ms,
+            chaos: chaos.clone(),
         }
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// A blank disk: what follows happens on another machine. Gives the old one.
@@ -125,7 +131,7 @@ impl Machine {
         };
         let (engine, report) = opened?;
         let chance = Chance::new(self.chance.next(), "flush");
-        let drive = drive(engine.log().clone(), wanted, chance, self.flush_ms);
+        let drive = drive(engine.log().clone(), wanted, chance, self.flush_ms, self.chaos.clone());
         self.world.spawn.spawn("log", Box::pin(drive));
         Ok((engine, report))
     }
@@ -149,10 +155,14 @@ pub fn volume(number: usize, settings: &VolumeSettings) -> VolumeSpec {
 }
 
 /// Flushes the log when it is wanted, and some time after.
-async fn drive(log: Arc<Log>, wanted: Arc<Notify>, mut chance: Chance, flush_ms: u64) {
+async fn drive(log: Arc<Log>, wanted: Arc<Notify>, mut chance: Chance, flush_ms: u64, chaos: Arc<Chaos>) {
     loop {
         while let Some(job) = log.begin_flush() {
             let result = job.run();
+            if chance.permille(chaos.slow_flushes()) {
+                chaos.coverage.hit("disk faults", "a slow flush");
+                pause(&mut chance, 3_000).await;
+            }
             pause(&mut chance, flush_ms / 2).await;
             log.finish_flush(job, result);
         }

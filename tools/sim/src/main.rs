@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
-use tarn_sim::coverage::Coverage;
+use tarn_sim::demand::{HISTORIES_MIN, Tally};
 use tarn_sim::machine::Bends;
 use tarn_sim::story::{Told, tell};
 
@@ -104,8 +104,7 @@ fn many(run: &Run) -> bool {
     let begun = Instant::now();
     let budget = run.budget_seconds.map(Duration::from_secs);
     let next = AtomicU64::new(0);
-    let coverage = Coverage::default();
-    let (operations, crashes, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let tally = Mutex::new(Tally::default());
     let failures: Mutex<BTreeMap<u64, String>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..run.jobs.max(1) {
@@ -116,10 +115,9 @@ fn many(run: &Run) -> bool {
                         return;
                     }
                     let told = tell(start.wrapping_add(number), false, run.bends());
-                    operations.fetch_add(told.operations, Ordering::Relaxed);
-                    crashes.fetch_add(told.crashes, Ordering::Relaxed);
-                    done.fetch_add(1, Ordering::Relaxed);
-                    coverage.add(&told.coverage);
+                    if let Ok(mut tally) = tally.lock() {
+                        tally.add(&told);
+                    }
                     if let Some(failure) = &told.failure {
                         conclude(&told, run);
                         if let Ok(mut failures) = failures.lock() {
@@ -130,14 +128,20 @@ fn many(run: &Run) -> bool {
             });
         }
     });
-    if run.coverage {
-        print!("{coverage}");
-    }
     let failures = failures.into_inner().unwrap_or_default();
-    let (done, operations, crashes) = (done.into_inner(), operations.into_inner(), crashes.into_inner());
+    let tally = tally.into_inner().unwrap_or_default();
+    if run.coverage || tally.histories >= HISTORIES_MIN {
+        print!("{}", tally.coverage);
+        println!("{}", tally.shares());
+    }
+    let Tally { histories, operations, crashes, .. } = &tally;
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{done} histories, {operations} operations, {crashes} crashes in {seconds:.1} s");
-    if failures.is_empty() {
+    println!("{histories} histories, {operations} operations, {crashes} crashes in {seconds:.1} s");
+    let missing = tally.missing(run.slate);
+    for cell in &missing {
+        println!("NOT MET: {cell}");
+    }
+    if failures.is_empty() && missing.is_empty() {
         println!("OK");
         return false;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tarn_engine::Config;
-use tarn_vfs::{CompressionSetting, VolumeSettings};
+use tarn_vfs::{CompressionSetting, VolumeSettings, WriteSpeed};
 
 use crate::chance::Chance;
 
@@ -16,13 +16,55 @@ pub enum Ending {
     Point(u64),
     /// Power goes in the middle of the disk's so-and-so-many'th write or flush.
     Disk(u64),
-    /// A flush fails, and power goes some time later.
-    FailedFlush,
+    /// Power goes at this crash point, the so-and-so-many'th time it is met.
+    Named(&'static str, u64),
+    /// The log's device fails, and power goes some time later.
+    Device(DeviceFault),
     /// A clean stop.
     Clean,
-    /// A clean stop, interrupted at a crash point if so many are met.
+    /// A clean stop, interrupted: at one of the stop's own crash points, or after so many of any kind.
     CleanUntil(u64),
 }
+
+/// How the log's device fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// One flush fails; what it should have written is gone with the power.
+    Flush,
+    /// One write fails.
+    Write,
+    /// Every write and flush fails.
+    ForEver,
+}
+
+/// Crash points met while clients work.
+pub const LIFE_POINTS: [&str; 10] = [
+    "checkpoint begins",
+    "segments are written",
+    "before the batch",
+    "before opening the metadata store again",
+    "the batch is durable",
+    "the session image is durable",
+    "the log is trimmed",
+    "before moved records are written",
+    "moved records are written",
+    "a condemned object is deleted",
+];
+/// Crash points met while opening; of the last, when the store is taken over.
+pub const OPENING_POINTS: [&str; 5] = [
+    "the owner record names us",
+    "the log is replayed",
+    "the opening batch is durable",
+    "the log is started",
+    "the store is claimed",
+];
+/// Crash points met while creating a store, besides those of an opening.
+pub const CREATING_POINTS: [&str; 2] = ["the owner record is created", "the first volume is created"];
+/// Crash points met while stopping.
+pub const CLOSING_POINTS: [&str; 2] = ["before the owner record is closed", "before the log is closed"];
+
+/// Lives of one history, at most.
+pub const LIVES_MAX: usize = 30;
 
 /// One life.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +80,16 @@ pub struct LifePlan {
     pub store_faults: u32,
     /// The object store has no space left, in a thousand writes.
     pub store_full: u32,
+    /// The object store refuses many calls in a row, or is slow, in a thousand calls.
+    pub store_spells: u32,
     /// Spoilt reads, in a thousand.
     pub spoilt_reads: u32,
+    /// The wall clock jumps while clients work, in a thousand operations.
+    pub clock_jumps: u32,
     /// Failed commits of the metadata store, in a hundred.
     pub commit_faults: u32,
+    /// Volumes are made, changed and deleted meanwhile.
+    pub administered: bool,
     /// Crash points met during each attempt to open before it is let through.
     pub opening_crashes: u32,
     /// The wall clock jumps before it.
@@ -52,7 +100,12 @@ pub struct LifePlan {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
+    /// Clients go through the NFS front end.
+    pub wire: bool,
+    /// More than are needed: lives go on until enough has happened.
     pub lives: Vec<LifePlan>,
+    /// Lives that there are at least.
+    pub lives_min: usize,
     pub clients: u64,
     /// Longest pause of a client between two operations, milliseconds.
     pub think_ms: u64,
@@ -74,10 +127,12 @@ impl Plan {
     pub fn new(seed: u64) -> Plan {
         let mut chance = Chance::new(seed, "plan");
         let chance = &mut chance;
-        let lives = chance.range(5, 7) as usize;
+        let lives_min = chance.range(5, 7) as usize;
         Plan {
             seed,
-            lives: (0..lives).map(|number| LifePlan::new(chance, number)).collect(),
+            wire: Chance::new(seed, "front end").percent(50),
+            lives: (0..LIVES_MAX).map(|number| LifePlan::new(chance, number)).collect(),
+            lives_min,
             clients: chance.range(2, 6),
             think_ms: *chance.pick(&[0, 1, 5, 40, 400]),
             flush_ms: *chance.pick(&[0, 0, 1, 4, 30]),
@@ -102,6 +157,8 @@ impl Plan {
             generation_keys: self.generation_keys,
             segment_bytes: self.segment_bytes,
             hold: self.hold,
+            // Clocks jump, and a deleted volume must not vanish for that.
+            volume_keep: Duration::from_secs(10 * 365 * 24 * 3600),
             ..Config::default()
         }
     }
@@ -112,13 +169,14 @@ impl LifePlan {
         let operations = chance.range(50, 130);
         // The first three end in a crash whatever happens.
         let clean = if number < 3 { 0 } else { 40 };
-        let ending = match chance.weighted(&[30, 30, 15, 5, clean, clean / 2]) {
+        let ending = match chance.weighted(&[30, 15, 15, 8, clean, clean / 2, 25]) {
             0 => Ending::Operations(chance.range(1, operations)),
             1 => Ending::Point(chance.range(1, 16)),
             2 => Ending::Disk(chance.range(1, operations)),
-            3 => Ending::FailedFlush,
+            3 => Ending::Device(*chance.pick(&[DeviceFault::Flush, DeviceFault::Write, DeviceFault::ForEver])),
             4 => Ending::Clean,
-            _ => Ending::CleanUntil(chance.range(1, 8)),
+            5 => Ending::CleanUntil(chance.range(0, 8)),
+            _ => Ending::Named(*chance.pick::<&str>(&LIFE_POINTS), chance.range(1, 2)),
         };
         LifePlan {
             operations,
@@ -127,8 +185,11 @@ impl LifePlan {
             loses_log: number >= 2 && chance.percent(15),
             store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
             store_full: *chance.pick(&[0, 0, 0, 0, 100]),
+            store_spells: *chance.pick(&[0, 0, 0, 10]),
             spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
+            clock_jumps: *chance.pick(&[0, 0, 20]),
             commit_faults: *chance.pick(&[0, 0, 5, 25]),
+            administered: chance.percent(30),
             opening_crashes: *chance.pick(&[0, 1, 1, 2, 3]),
             jump_ms: *chance.pick(&[0, 0, 0, 3_600_000, -60_000, -3_600_000]),
         }
@@ -145,6 +206,7 @@ fn settings(chance: &mut Chance) -> VolumeSettings {
             CompressionSetting::Lz4,
             CompressionSetting::Zstd(1),
         ]),
+        write_speed: if chance.percent(8) { WriteSpeed::High } else { WriteSpeed::Normal },
         size_limit: chance.percent(15).then(|| chance.range(64 << 10, 1 << 20)),
         ..VolumeSettings::default()
     }

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use futures::future::try_join_all;
 use tarn_base::ids::Position;
 use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
 use tarn_vfs::op::Slot;
-use tarn_vfs::{Caller, FileSystem, Node};
+use tarn_vfs::{Caller, FileSystem, Node, WriteSpeed};
 use tarn_wal::faulty::FaultyDisk;
 use tokio::sync::Notify;
 
@@ -21,9 +22,12 @@ use crate::check::{self, numbers::Numbers, verifier::Verifiers};
 use crate::client::{Knowledge, Life};
 use crate::coverage::Coverage;
 use crate::failure::{Checked, Failure};
+use crate::front::Front;
+use crate::front::wire::Handles;
 use crate::machine::{Bends, Machine, volume};
 use crate::pairs::Pairs;
-use crate::plan::{Ending, LifePlan, Plan};
+use crate::plan::{CLOSING_POINTS, CREATING_POINTS, DeviceFault, Ending, LifePlan, OPENING_POINTS, Plan};
+use crate::remote::{self, Remote};
 use crate::trace::Trace;
 use crate::tracker::Tracker;
 use crate::workload::Workload;
@@ -33,6 +37,10 @@ use crate::world::SimClock;
 const RAGING_ATTEMPTS: u32 = 6;
 /// Virtual time that a life, a close or an opening may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// Operations and crashes of every history, at least; one crash is amid an opening.
+pub const OPERATIONS_MIN: u64 = 300;
+pub const CRASHES_MIN: u64 = 3;
 
 /// What came of a seed.
 #[derive(Debug)]
@@ -93,6 +101,10 @@ struct Story {
     log_lost: bool,
     /// The store failed at times during the last stop, so the owner record may not say that it was one.
     may_need_log: bool,
+    /// Handles that clients of the front end keep, and the number of their last call.
+    handles: Handles,
+    xids: Arc<AtomicU32>,
+    listings: check::listing::Listings,
 }
 
 /// An engine that is open.
@@ -100,6 +112,18 @@ struct Opened {
     engine: Arc<Engine>,
     fs: Arc<dyn FileSystem>,
     report: RecoveryReport,
+    /// If clients of this history go through the front end.
+    remote: Option<Remote>,
+}
+
+impl Opened {
+    /// The file system as clients see it.
+    fn seen(&self) -> Arc<dyn FileSystem> {
+        match &self.remote {
+            Some(remote) => Arc::new(remote.plain()),
+            None => self.fs.clone(),
+        }
+    }
 }
 
 /// How a life ended.
@@ -121,7 +145,7 @@ impl Story {
         let chaos = Chaos::new(chance, plan.store_ms, clock.clone(), coverage.clone(), trace.clone());
         let tracker = Tracker::new(clock.clone());
         let machine = Machine::new(&plan, clock.clone(), &chaos, &tracker, bends);
-        let workload = Workload::new(Chance::new(plan.seed, "workload"), plan.volumes.len());
+        let workload = Workload::new(Chance::new(plan.seed, "workload"), plan.volumes.len(), plan.wire);
         let knowledge = Knowledge {
             tracker,
             chaos: chaos.clone(),
@@ -129,6 +153,10 @@ impl Story {
             workload: RefCell::new(workload),
             numbers: RefCell::new(Numbers::default()),
             past: RefCell::default(),
+            unstable: RefCell::default(),
+            volumes: RefCell::default(),
+            duties: RefCell::default(),
+            unanswered: RefCell::default(),
             promised: Cell::new(Position::ZERO),
             operations: Cell::new(0),
         };
@@ -150,6 +178,9 @@ impl Story {
             founded: Position::ZERO,
             log_lost: false,
             may_need_log: false,
+            handles: Handles::default(),
+            xids: Arc::new(AtomicU32::new(1)),
+            listings: check::listing::Listings::default(),
         }
     }
 
@@ -162,6 +193,9 @@ impl Story {
         let mut opened = self.create().await?;
         let mut end = End::Power;
         for number in 0..self.plan.lives.len() {
+            if number >= self.plan.lives_min && self.is_enough() {
+                break;
+            }
             let plan = self.plan.lives[number];
             if number > 0 {
                 opened = self.open(&plan, end).await?;
@@ -183,6 +217,22 @@ impl Story {
         self.settle(end).await
     }
 
+    /// Whether as much has happened as must in every history.
+    fn is_enough(&self) -> bool {
+        let opening = self.coverage.count("endings", "crash while opening");
+        self.knowledge.operations.get() >= OPERATIONS_MIN && self.crashes >= CRASHES_MIN && opening > 0
+    }
+
+    /// The power goes while the store is opened, at a place of chance.
+    fn cut_opening(&mut self, creating: bool) {
+        let mut points = OPENING_POINTS[..if self.log_lost { 5 } else { 4 }].to_vec();
+        if creating {
+            points.extend(CREATING_POINTS);
+        }
+        let point = *self.chance.pick(&points);
+        self.chaos.cut_power_at_point(point, 1);
+    }
+
     /// The store, its volumes, and the model's beside them.
     async fn create(&mut self) -> Result<Opened, Failure> {
         let plan = self.plan.lives[0];
@@ -199,8 +249,15 @@ impl Story {
             self.knowledge.tracker.set_clock(attr.btime);
             let model = self.knowledge.tracker.model.add_volume(&info.name, info.settings.clone(), &Caller::root());
             self.knowledge.pairs.borrow_mut().root(Slot(number as u32), info.root, model.root);
+            if info.settings.write_speed == WriteSpeed::High {
+                self.coverage.hit("volumes", "of write speed high");
+                self.knowledge.tracker.set_high(model.root.volume);
+            }
         }
         self.founded = opened.engine.log().appended();
+        let made = check::volumes::volumes(&opened.engine);
+        self.knowledge.volumes.borrow_mut().ask(made, Position::ZERO);
+        self.knowledge.volumes.borrow_mut().done(Position::ZERO);
         // The volumes are durable; nothing else is yet.
         self.knowledge.tracker.begin_at(Position::ZERO);
         self.verifiers.opened(opened.fs.write_verifier(), false)?;
@@ -209,6 +266,8 @@ impl Story {
 
     async fn open(&mut self, plan: &LifePlan, end: End) -> Result<Opened, Failure> {
         if plan.jump_ms != 0 {
+            self.coverage
+                .hit("clock", if plan.jump_ms > 0 { "jumps ahead between lives" } else { "jumps back between lives" });
             self.event("clock", format_args!("jumps by {} ms", plan.jump_ms));
             self.clock.jump(plan.jump_ms);
         }
@@ -233,8 +292,10 @@ impl Story {
                 self.chaos.rage(plan)
             }
             let crashes = attempt < plan.opening_crashes;
-            let points = if create.is_some() { 12 } else { 5 };
-            self.chaos.cut_power_at(crashes.then(|| self.chance.range(1, points)));
+            self.chaos.cut_power_at(None);
+            if crashes {
+                self.cut_opening(create.is_some());
+            }
             let chaos = self.chaos.clone();
             let opened = tokio::select! {
                 biased;
@@ -254,7 +315,8 @@ impl Story {
                     let log = engine.log().clone();
                     self.knowledge.tracker.follow(Arc::new(move || log.appended()));
                     let fs = self.machine.file_system(&engine);
-                    return Ok(Opened { engine, fs, report });
+                    let remote = self.plan.wire.then(|| self.remote(&engine, &fs));
+                    return Ok(Opened { engine, fs, report, remote });
                 }
                 Some(Err(OpenError::Exists)) if create.is_some() && self.failed_since > 0 => create = None,
                 Some(Err(OpenError::Elsewhere { .. })) if self.left_behind.is_some() && self.may_need_log => {
@@ -271,7 +333,8 @@ impl Story {
                         || (plan.spoilt_reads > 0
                             && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey | OpenError::Newer(_)));
                     // SlateDB takes its own manifest, whose reply was lost, for another writer's.
-                    let excused = excused || (plan.store_faults > 0 && matches!(error, OpenError::Taken));
+                    let excused =
+                        excused || (plan.store_faults + plan.store_spells > 0 && matches!(error, OpenError::Taken));
                     if calm || !excused {
                         return Err(Failure::new("opening", "a store that opens", format!("{error:?}: {error}")));
                     }
@@ -284,23 +347,32 @@ impl Story {
         Err(stuck("an opening"))
     }
 
+    fn remote(&self, engine: &Arc<Engine>, fs: &Arc<dyn FileSystem>) -> Remote {
+        let (world, tracker) = (self.machine.world(), &self.knowledge.tracker);
+        let front = Front::new(fs, tracker, world, engine.log(), self.xids.clone());
+        Remote { front, engine: fs.clone(), handles: self.handles.clone() }
+    }
+
     /// Clients at work until the life ends as planned.
     async fn live(&mut self, opened: &Opened, number: usize, plan: &LifePlan) -> Result<End, Failure> {
         self.event("life", format_args!("{number} begins, ends with {:?}", plan.ending));
         self.knowledge.numbers.borrow_mut().begin_life();
         self.chaos.rage(plan);
-        let (mut enough_at, mut fail_flush) = (None, false);
+        let (mut enough_at, mut device) = (None, None);
         match plan.ending {
             Ending::Operations(count) => enough_at = Some(plan.operations - count),
             Ending::Point(count) => self.chaos.cut_power_at(Some(count)),
+            Ending::Named(name, count) => self.chaos.cut_power_at_point(name, count),
             Ending::Disk(count) => self.machine.disk.cut_power_after(count),
-            Ending::FailedFlush => (enough_at, fail_flush) = (Some(plan.operations / 2), true),
+            Ending::Device(fault) => (enough_at, device) = (Some(plan.operations / 2), Some(fault)),
             Ending::Clean | Ending::CleanUntil(_) => {}
         }
         let life = Life {
             knowledge: &self.knowledge,
             fs: opened.fs.clone(),
+            remote: opened.remote.clone(),
             log: opened.engine.log().clone(),
+            began: opened.engine.log().appended(),
             think_ms: self.plan.think_ms,
             power_may_go: matches!(plan.ending, Ending::Disk(_)),
             left: Cell::new(plan.operations),
@@ -311,10 +383,17 @@ impl Story {
             let chance = Chance::new(self.plan.seed, &format!("client {client} of life {number}"));
             life.client(client, chance)
         });
-        let crashes = self.work(try_join_all(clients), &life, plan, fail_flush).await?;
+        let admin =
+            life.administer(opened.engine.clone(), Chance::new(self.plan.seed, &format!("admin of life {number}")));
+        let admin = async { if plan.administered { admin.await } else { Ok(()) } };
+        let clients = futures::future::try_join(try_join_all(clients), admin);
+        let crashes = self.work(clients, &life, plan, device).await?;
         drop(life);
         if !crashes {
             return self.close(opened, plan).await;
+        }
+        if matches!(plan.ending, Ending::Disk(_)) {
+            self.coverage.hit("disk faults", "power goes amid a write");
         }
         self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
         self.crash().await?;
@@ -322,18 +401,29 @@ impl Story {
     }
 
     /// Lets the clients work until they have done or something ends it; says whether the power goes.
-    async fn work<C>(&self, clients: C, life: &Life<'_>, plan: &LifePlan, fail_flush: bool) -> Result<bool, Failure>
+    async fn work<C>(
+        &self,
+        clients: C,
+        life: &Life<'_>,
+        plan: &LifePlan,
+        device: Option<DeviceFault>,
+    ) -> Result<bool, Failure>
     where
-        C: Future<Output = Result<Vec<()>, Failure>>,
+        C: Future<Output = Result<(Vec<()>, ()), Failure>>,
     {
         let mut clients = Some(Box::pin(clients));
         let mut power = false;
-        if fail_flush {
+        if let Some(fault) = device {
             self.wait(&mut clients, life, PATIENCE).await?;
-            self.machine.disk.fail_next_flush();
+            self.coverage.hit("disk faults", device_name(fault));
+            match fault {
+                DeviceFault::Flush => self.machine.disk.fail_next_flush(),
+                DeviceFault::Write => self.machine.disk.fail_next_write(),
+                DeviceFault::ForEver => self.machine.disk.break_down(),
+            }
         }
         if clients.is_some() {
-            power = self.wait(&mut clients, life, PATIENCE).await? && !fail_flush;
+            power = self.wait(&mut clients, life, PATIENCE).await? && device.is_none();
         }
         let crashes = power || !matches!(plan.ending, Ending::Clean | Ending::CleanUntil(_));
         if crashes && self.chaos.draw(2) == 0 {
@@ -353,7 +443,7 @@ impl Story {
     /// Waits for the clients' end, or for what ends the life before: then it says so.
     async fn wait<C>(&self, clients: &mut Option<C>, life: &Life<'_>, patience: Duration) -> Result<bool, Failure>
     where
-        C: Future<Output = Result<Vec<()>, Failure>> + Unpin,
+        C: Future<Output = Result<(Vec<()>, ()), Failure>> + Unpin,
     {
         let Some(running) = clients else { return Ok(false) };
         let ended = tokio::select! {
@@ -375,10 +465,14 @@ impl Story {
     /// A clean stop, or the attempt.
     async fn close(&mut self, opened: &Opened, plan: &LifePlan) -> Result<End, Failure> {
         if let Ending::CleanUntil(points) = plan.ending {
-            self.chaos.cut_power_at(Some(points));
+            match CLOSING_POINTS.get(points as usize) {
+                Some(point) => self.chaos.cut_power_at_point(point, 1),
+                None => self.chaos.cut_power_at(Some(points - 1)),
+            }
         }
         let last = opened.engine.log().appended();
-        self.may_need_log = plan.store_faults > 0 || plan.spoilt_reads > 0 || plan.store_full > 0;
+        self.may_need_log =
+            plan.store_faults > 0 || plan.store_spells > 0 || plan.spoilt_reads > 0 || plan.store_full > 0;
         let chaos = self.chaos.clone();
         let closed = tokio::select! {
             biased;
@@ -444,13 +538,15 @@ impl Story {
             self.coverage.hit("endings", if taken { "taken over" } else { "moved" });
             check::locks::told(&*opened.fs, &holders)?;
             self.knowledge.past.borrow_mut().clear();
+            self.knowledge.unanswered.borrow_mut().clear();
             tracker.model.lose_session_state();
         }
-        tracker.begin_at(recovered);
         let (slots, twins) = self.knowledge.pairs.borrow_mut().forget_after(at);
-        self.knowledge.workload.borrow_mut().forget(&slots);
-        self.knowledge.past.borrow_mut().retain(|past| past.at <= recovered);
+        self.forget(&slots, &twins, recovered);
+        tracker.begin_at(recovered);
         self.event("check", format_args!("the model goes back to {at}"));
+        self.knowledge.volumes.borrow_mut().check(&opened.engine, recovered)?;
+        self.check_listings(opened, taken).await?;
         let model = tracker.model.snapshot();
         self.check_all(opened, &model, &lost(&model, &twins)).await?;
         if self.chance.percent(40) {
@@ -459,9 +555,39 @@ impl Story {
         Ok(())
     }
 
+    /// Listings that were begun before go on; others begin.
+    async fn check_listings(&mut self, opened: &Opened, lost: bool) -> Checked {
+        if lost {
+            self.listings.forget();
+        }
+        let mut dirs: Vec<Node> = {
+            let pairs = self.knowledge.pairs.borrow();
+            (0..self.plan.volumes.len()).map(|number| pairs.engine[&Slot(number as u32)]).collect()
+        };
+        let some = self.knowledge.workload.borrow().directories();
+        let pairs = self.knowledge.pairs.borrow().engine.clone();
+        dirs.extend(some.iter().filter_map(|slot| pairs.get(slot)).take(2));
+        self.listings.go_on(&*opened.seen(), &dirs, &mut self.chance).await
+    }
+
+    /// What clients knew of what came after `recovered` is void.
+    fn forget(&mut self, slots: &[Slot], twins: &[(Node, Node)], recovered: Position) {
+        let knowledge = &self.knowledge;
+        knowledge.workload.borrow_mut().forget(slots);
+        knowledge.past.borrow_mut().retain(|past| past.at <= recovered);
+        let gone: Vec<Node> = twins.iter().map(|(_, engine)| *engine).collect();
+        knowledge.unstable.borrow_mut().recovered(recovered, &gone);
+        let mut unanswered = knowledge.unanswered.borrow_mut();
+        let pairs = knowledge.pairs.borrow();
+        unanswered.retain(|_, call| remote::still_meant(call, |node| pairs.twin(node).is_some()));
+        let tags: Vec<u32> = unanswered.values().map(|call| call.issue.tag).collect();
+        knowledge.tracker.keep(&tags);
+    }
+
     /// Everything that must hold of an engine in which nobody works.
     async fn check_all(&mut self, opened: &Opened, model: &tarn_vfs::model::Model, lost: &[Node]) -> Checked {
-        let fs = &*opened.fs;
+        let seen = opened.seen();
+        let fs = &*seen;
         for number in 0..self.plan.volumes.len() {
             let slot = Slot(number as u32);
             let (root, model_root) = {
@@ -475,7 +601,10 @@ impl Story {
         let past = self.knowledge.past.borrow().clone();
         for _ in 0..past.len().min(4) {
             let one = self.chance.pick(&past);
-            check::once::check(fs, one).await?;
+            match &opened.remote {
+                Some(remote) if one.call.is_some() => remote.repeats(one).await?,
+                _ => check::once::check(fs, one).await?,
+            }
         }
         Ok(())
     }
@@ -485,6 +614,8 @@ impl Story {
         let mut plan = self.plan.lives[0];
         plan.opening_crashes = 0;
         plan.store_faults = 0;
+        plan.store_spells = 0;
+        plan.clock_jumps = 0;
         plan.commit_faults = 0;
         plan.spoilt_reads = 0;
         plan.store_full = 0;
@@ -516,11 +647,15 @@ impl Story {
             let reclaimed = opened.engine.reclaim_now().await.map_err(|error| failed(error.to_string()))?;
             self.event("settle", format_args!("{reclaimed:?}"));
             opened.engine.checkpoint().await.map_err(|error| failed(error.to_string()))?;
+            // What was condemned may go then.
+            tokio::time::sleep(self.plan.hold).await;
         }
         check::walk::check(&opened.engine).await?;
         let model = self.knowledge.tracker.model.snapshot();
         for volume in opened.engine.volume_list() {
-            let slot = Slot(volume.id.0 - 1);
+            // Of the others nothing is known here.
+            let Some(number) = volume.name.strip_prefix("vol").and_then(|number| number.parse().ok()) else { continue };
+            let slot = Slot(number);
             let model_root = self.knowledge.pairs.borrow().model[&slot];
             let usage = (volume.usage.bytes, volume.usage.inodes);
             check::usage::check(usage, &model, model_root.volume).await?;
@@ -540,12 +675,21 @@ fn stuck(what: &str) -> Failure {
     Failure::new("progress", format!("{what} comes to its end within {PATIENCE:?}"), "it does not")
 }
 
+fn device_name(fault: DeviceFault) -> &'static str {
+    match fault {
+        DeviceFault::Flush => "a flush fails",
+        DeviceFault::Write => "a write fails",
+        DeviceFault::ForEver => "every write and flush fails",
+    }
+}
+
 fn ending_name(ending: Ending) -> &'static str {
     match ending {
         Ending::Operations(_) => "between operations",
         Ending::Point(_) => "at a crash point",
         Ending::Disk(_) => "in the middle of a write",
-        Ending::FailedFlush => "after a failed flush",
+        Ending::Named(..) => "at a crash point that was chosen",
+        Ending::Device(_) => "after the log's device failed",
         Ending::Clean | Ending::CleanUntil(_) => "while stopping",
     }
 }

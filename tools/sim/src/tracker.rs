@@ -5,7 +5,7 @@
 //! - A change that the engine did not log is taken back from the model: a refusal for the moment, if it says so.
 //! - For every position that an operation took there is a copy of the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tarn_base::ids::Position;
+use tarn_base::ids::{Position, VolumeId};
 use tarn_base::time::Time;
 use tarn_base::world::{BoxFuture, Clock};
 use tarn_vfs::model::Model;
 use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
-use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
+use tarn_vfs::{Answer, Caller, Errno, FileSystem, Node, Stability};
 
+use crate::check::once;
+use crate::failure::Failure;
+use crate::legible;
 use crate::world::{SimClock, Watch};
 
 /// An operation on its way.
@@ -29,7 +32,10 @@ pub struct Issue {
     op: Op,
     caller: Caller,
     slots: Slots,
-    ran: Mutex<Option<Ran>>,
+    /// By which the front end's calls are known again.
+    pub tag: u32,
+    /// Each time it took effect: repeats of what may run twice do so again.
+    ran: Mutex<Vec<Ran>>,
     /// Changes of others when it began.
     began: Mutex<Option<u64>>,
     /// A task of the engine has taken it over.
@@ -66,8 +72,26 @@ impl Issue {
         matches!(self.op, Op::List { .. })
     }
 
+    /// The model's objects that it names.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> {
+        self.slots.values().copied()
+    }
+
+    /// How it took effect, last.
     pub fn ran(&self) -> Option<Ran> {
+        self.ran.lock().last().cloned()
+    }
+
+    /// How it took effect, each time.
+    pub fn all(&self) -> Vec<Ran> {
         self.ran.lock().clone()
+    }
+
+    /// What came after `position` never was.
+    fn forget_after(&self, position: Position) {
+        self.ran.lock().retain(|ran| ran.at <= position);
+        *self.began.lock() = None;
+        self.taken.store(false, Ordering::Relaxed);
     }
 }
 
@@ -76,6 +100,11 @@ struct Inner {
     appended: Arc<dyn Fn() -> Position + Send + Sync>,
     /// Whose future is polled now.
     current: Option<Arc<Issue>>,
+    /// Operations that calls may come for, by their tags.
+    issues: BTreeMap<u32, Arc<Issue>>,
+    next_tag: u32,
+    /// What an operation did that it must not.
+    wrong: Option<Failure>,
     /// Copies of the model just after each position that an operation took.
     history: BTreeMap<Position, Model>,
     changes: u64,
@@ -83,6 +112,8 @@ struct Inner {
     stable: BTreeMap<Node, Position>,
     any: BTreeMap<Node, Position>,
     in_grace: bool,
+    /// Volumes whose replies promise nothing.
+    high: BTreeSet<VolumeId>,
 }
 
 /// See the head of the file.
@@ -99,11 +130,15 @@ impl Tracker {
         let inner = Inner {
             appended: Arc::new(|| Position::ZERO),
             current: None,
+            issues: BTreeMap::new(),
+            next_tag: 0,
+            wrong: None,
             history: BTreeMap::new(),
             changes: 0,
             stable: BTreeMap::new(),
             any: BTreeMap::new(),
             in_grace: false,
+            high: BTreeSet::new(),
         };
         let model = Model::new(model_clock.clone());
         Arc::new(Tracker { model, model_clock, clock, inner: Mutex::new(inner) })
@@ -122,6 +157,22 @@ impl Tracker {
         inner.stable.clear();
         inner.any.clear();
         inner.current = None;
+        inner.issues.values().for_each(|issue| issue.forget_after(position));
+    }
+
+    /// Of the operations begun so far, no calls come any more but for these.
+    pub fn keep(&self, tags: &[u32]) {
+        self.inner.lock().issues.retain(|tag, _| tags.contains(tag));
+    }
+
+    /// The operation of this tag.
+    pub fn issued(&self, tag: u32) -> Option<Arc<Issue>> {
+        self.inner.lock().issues.get(&tag).cloned()
+    }
+
+    /// What has gone wrong since it was asked last.
+    pub fn wrong(&self) -> Option<Failure> {
+        self.inner.lock().wrong.take()
     }
 
     /// What the model takes for the present time, until the next operation.
@@ -131,6 +182,11 @@ impl Tracker {
 
     pub fn set_grace(&self, in_grace: bool) {
         self.inner.lock().in_grace = in_grace;
+    }
+
+    /// Replies of this volume of the model leave before anything is durable.
+    pub fn set_high(&self, volume: VolumeId) {
+        self.inner.lock().high.insert(volume);
     }
 
     /// The model as of `position`, or of the last operation before it.
@@ -150,7 +206,23 @@ impl Tracker {
         // The model must not remember outcomes: repeats are checked apart.
         let caller = Caller { once: None, ..caller.clone() };
         let (ran, began, taken) = Default::default();
-        Arc::new(Issue { op: op.clone(), caller, slots: named, ran, began, taken })
+        let mut inner = self.inner.lock();
+        inner.next_tag += 1;
+        let tag = inner.next_tag;
+        let issue = Arc::new(Issue { op: op.clone(), caller, slots: named, tag, ran, began, taken });
+        inner.issues.insert(tag, issue.clone());
+        issue
+    }
+
+    /// Makes `call`, which is the operation over the engine or a repeat of it, and notes when it takes effect.
+    pub fn observe<T>(&self, issue: &Arc<Issue>, call: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        let before = self.enter(Some(issue.clone()));
+        let answer = call();
+        let mine = self.inner.lock().current.take().is_some();
+        if mine && matches!(answer, Answer::Ready(_)) {
+            self.took_effect(issue, before);
+        }
+        answer
     }
 
     /// Polls `future`, which is the operation over the engine, and notes when it takes effect.
@@ -185,6 +257,14 @@ impl Tracker {
         let inner = &mut *guard;
         let at = (inner.appended)();
         let changed = at > before;
+        if once::remembers(&issue.op) && issue.ran.lock().iter().any(|ran| ran.changed) {
+            // A repeat, which is answered from memory.
+            if changed && inner.wrong.is_none() {
+                let expected = format!("{} runs once, however often it is called", legible::op(&issue.op));
+                inner.wrong = Some(Failure::new("once", expected, format!("it took {at} too")));
+            }
+            return;
+        }
         *self.model_clock.0.lock() = self.clock.now();
         let before_model = self.model.snapshot();
         let (position, locks) = (self.model.position(), self.model.locks());
@@ -207,8 +287,9 @@ impl Tracker {
             self.model.restore(&before_model);
         }
         let required = if changed && !is_unstable(&issue.op) { required.max(at) } else { required };
+        let required = if inner.is_high(issue) { Position::ZERO } else { required };
         let changes = (first, inner.changes - u64::from(changed));
-        *issue.ran.lock() = Some(Ran { at, changed, must_change, outcome, required, changes });
+        issue.ran.lock().push(Ran { at, changed, must_change, outcome, required, changes });
     }
 
     /// Of the objects that the operation names or gives, those that it changed.
@@ -223,6 +304,12 @@ impl Tracker {
 }
 
 impl Inner {
+    /// Whether the reply leaves at once whatever it shows. Locks wait in any volume.
+    fn is_high(&self, issue: &Issue) -> bool {
+        let locks = matches!(issue.op, Op::Lock { .. } | Op::Unlock { .. } | Op::ReleaseClient { .. });
+        !locks && issue.nodes().any(|node| self.high.contains(&node.volume))
+    }
+
     /// What the reply shows that must be durable before.
     fn required(&self, issue: &Issue, outcome: &Outcome) -> Position {
         let shows = match &outcome.seen {

@@ -43,6 +43,15 @@ const KINDS: [(&str, [u32; 5]); 21] = [
     ("unlock", [1, 1, 0, 14, 5]),
 ];
 
+/// Every kind of operation that clients ask for.
+pub fn kinds() -> Vec<&'static str> {
+    KINDS
+        .iter()
+        .map(|(kind, _)| *kind)
+        .chain(["write again", "volume create", "volume set", "volume delete", "volume undelete"])
+        .collect()
+}
+
 /// The clients' wishes, one after another.
 pub struct Workload {
     chance: Chance,
@@ -55,10 +64,12 @@ pub struct Workload {
     huge: bool,
     unprivileged: u32,
     tokens: u64,
+    /// Clients speak NFSv3, which does not know times before 1970.
+    wire: bool,
 }
 
 impl Workload {
-    pub fn new(mut chance: Chance, volumes: usize) -> Workload {
+    pub fn new(mut chance: Chance, volumes: usize, wire: bool) -> Workload {
         let mix = chance.below(5) as usize;
         let count = chance.range(6, 40);
         let names = (0..count).map(|number| name(&mut chance, number)).collect();
@@ -72,6 +83,7 @@ impl Workload {
             huge: chance.percent(8),
             unprivileged: *chance.pick(&[0, 5, 30]),
             tokens: 0,
+            wire,
             roots,
             chance,
         }
@@ -95,6 +107,12 @@ impl Workload {
             let size = self.sizes.entry(*node).or_insert(0);
             *size = (*size).max(end);
         }
+    }
+
+    /// Slots that stand for directories other than roots, as far as is known.
+    pub fn directories(&self) -> Vec<Slot> {
+        let all = self.kinds.iter().filter(|(slot, kind)| **kind == FileType::Directory && !self.roots.contains(slot));
+        all.map(|(slot, _)| *slot).collect()
     }
 
     /// Slots that stand for nothing any more.
@@ -284,7 +302,10 @@ impl Workload {
             2 => set.gid = Some(2000 + self.chance.below(3) as u32),
             3 => set.mtime = Some(SetTime::Now),
             4 => {
-                let seconds = self.chance.next() as i32;
+                let mut seconds = self.chance.next() as i32;
+                if self.wire {
+                    seconds &= i32::MAX;
+                }
                 set.mtime = Some(SetTime::To(Time { seconds: i64::from(seconds), nanos: 7 }));
                 set.atime = set.mtime;
             }

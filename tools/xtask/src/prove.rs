@@ -24,7 +24,9 @@ pub struct Arguments {
     list: bool,
 }
 
-const SEEDS: u32 = 2_000;
+/// Histories of the simulation, and those with metadata in SlateDB.
+const SEEDS: u32 = 10_000;
+const SLATE_SEEDS: u32 = 1_000;
 /// Of each decoder.
 const EXECUTIONS: u32 = 10_000_000;
 const COLD_BUILD_MAX: Duration = Duration::from_secs(8 * 60);
@@ -90,12 +92,15 @@ fn build(workspace: &Workspace) -> Result<(), String> {
 }
 
 fn simulation(workspace: &Workspace) -> Outcome {
-    let mut command = workspace.command(workspace.program("tarn-sim"));
-    let status = command.args(["run", "--seeds", &SEEDS.to_string()]).status();
-    match status.map_err(|error| format!("tarn-sim: {error}"))?.success() {
-        true => Ok(format!("{SEEDS} seeds clean")),
-        false => Err("a seed failed; it is named above".to_owned()),
+    let runs: [(u32, &[&str]); 2] = [(SEEDS, &[]), (SLATE_SEEDS, &["--slate"])];
+    for (seeds, more) in runs {
+        let mut command = workspace.command(workspace.program("tarn-sim"));
+        let status = command.args(["run", "--seeds", &seeds.to_string()]).args(more).status();
+        if !status.map_err(|error| format!("tarn-sim: {error}"))?.success() {
+            return Err("a seed failed, or something was not met often enough; it is named above".to_owned());
+        }
     }
+    Ok(format!("{SEEDS} seeds clean, and {SLATE_SEEDS} with SlateDB"))
 }
 
 fn fuzz(workspace: &Workspace) -> Outcome {

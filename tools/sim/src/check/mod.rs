@@ -3,16 +3,20 @@
 //! - `answers`: during life every operation answers as the model does.
 //! - `promise`: a reply leaves after what it shows is durable, and nothing that was durable is missing.
 //! - `tree`: after a recovery the tree is the model's at the recovered position.
-//! - `locks`, `once`, `verifier`, `lost`, `numbers`: what else must survive, or must not.
+//! - `locks`, `once`, `verifier`, `unstable`, `lost`, `numbers`: what else must survive, or must not.
+//! - `listing`, `volumes`: cookies and volumes keep their meaning over changes and restarts.
 //! - `walk`, `usage`: the full consistency walk is clean, and what is charged is what is there.
 
 pub mod answers;
+pub mod listing;
 pub mod locks;
 pub mod lost;
 pub mod numbers;
 pub mod once;
 pub mod promise;
 pub mod tree;
+pub mod unstable;
 pub mod usage;
 pub mod verifier;
+pub mod volumes;
 pub mod walk;

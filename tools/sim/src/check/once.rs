@@ -1,5 +1,6 @@
 //! A repeat of a call that took effect gives the first outcome again, and changes nothing.
 
+use bytes::Bytes;
 use tarn_base::ids::Position;
 use tarn_vfs::op::{Op, Outcome, Slots};
 use tarn_vfs::{Caller, FileSystem};
@@ -16,6 +17,17 @@ pub struct Past {
     pub slots: Slots,
     pub outcome: Outcome,
     pub at: Position,
+    /// The bytes sent and heard, if it went through the front end.
+    pub call: Option<Sent>,
+}
+
+/// A call in bytes.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub host: u64,
+    pub xid: u32,
+    pub message: Bytes,
+    pub reply: Bytes,
 }
 
 /// Whether the operation remembers its outcome under a token.
@@ -47,4 +59,17 @@ pub fn same(past: &Past, again: &Outcome) -> Checked {
     }
     let expected = format!("{} at {}, repeated: {}", legible::op(&past.op), past.at, show(&past.outcome));
     Err(Failure::new("once", expected, show(again)))
+}
+
+/// The reply of a repeat is, byte for byte, that of the first call.
+pub fn encoded(op: &Op, first: &[u8], again: &[u8]) -> Checked {
+    if first == again {
+        return Ok(());
+    }
+    let expected = format!("{}, repeated, is answered by {}", legible::op(op), hex(first));
+    Err(Failure::new("once", expected, hex(again)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
