@@ -83,6 +83,17 @@ impl Change {
 }
 
 impl Life<'_> {
+    /// Asks for passes of reclaim, one after another, until clients have nothing more to ask.
+    pub async fn collect(&self, engine: Arc<Engine>, mut chance: Chance) -> Checked {
+        while self.left.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(chance.range(1, 20 * self.think_ms + 20))).await;
+            let done = engine.reclaim_now().await;
+            // What keeps a pass from its end is another's affair.
+            self.knowledge.chaos.trace.event("reclaim", format_args!("{done:?}"));
+        }
+        Ok(())
+    }
+
     /// Changes volumes now and then, until clients have nothing more to ask.
     pub async fn administer(&self, engine: Arc<Engine>, mut chance: Chance) -> Checked {
         for _ in 0..chance.range(1, 6) {

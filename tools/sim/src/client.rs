@@ -281,7 +281,8 @@ impl Life<'_> {
         if outcome.position > Position::ZERO && self.fs.durable(outcome.position).await.is_err() {
             return Ok(());
         }
-        let durable = left_with.unwrap_or(self.log.durable());
+        // What was there at the opening is durable, though this log may never have held it.
+        let durable = left_with.unwrap_or(self.log.durable()).max(self.began);
         promise::leaves(ran.required, durable)?;
         self.keep_unstable(number, &op, node, &outcome, ran.at, (verifier, durable))?;
         let knowledge = self.knowledge;

@@ -50,6 +50,10 @@ pub const LIFE_POINTS: [&str; 10] = [
     "moved records are written",
     "a condemned object is deleted",
 ];
+/// Of those, the ones that only a pass of reclaim meets, and the one that only a failed commit leads to.
+const COLLECTION_POINTS: [&str; 3] =
+    ["before moved records are written", "moved records are written", "a condemned object is deleted"];
+const REOPENING_POINT: &str = "before opening the metadata store again";
 /// Crash points met while opening; of the last, when the store is taken over.
 pub const OPENING_POINTS: [&str; 5] = [
     "the owner record names us",
@@ -88,6 +92,8 @@ pub struct LifePlan {
     pub clock_jumps: u32,
     /// Failed commits of the metadata store, in a hundred.
     pub commit_faults: u32,
+    /// Passes of reclaim are asked for meanwhile.
+    pub collects: bool,
     /// Volumes are made, changed and deleted meanwhile.
     pub administered: bool,
     /// Crash points met during each attempt to open before it is let through.
@@ -175,12 +181,20 @@ impl LifePlan {
             2 => Ending::Disk(chance.range(1, operations)),
             3 => Ending::Device(*chance.pick(&[DeviceFault::Flush, DeviceFault::Write, DeviceFault::ForEver])),
             4 => Ending::Clean,
-            5 => Ending::CleanUntil(chance.range(0, 8)),
+            5 => Ending::CleanUntil(chance.range(0, 4)),
             _ => Ending::Named(*chance.pick::<&str>(&LIFE_POINTS), chance.range(1, 2)),
         };
+        let named = match ending {
+            Ending::Named(name, _) => Some(name),
+            _ => None,
+        };
+        let collecting = named.is_some_and(|name| COLLECTION_POINTS.contains(&name));
+        // Only after a commit that failed is it opened again.
+        let reopening = named == Some(REOPENING_POINT);
         LifePlan {
             operations,
             ending,
+            collects: chance.percent(20) || collecting,
             moves: chance.percent(50),
             loses_log: number >= 2 && chance.percent(15),
             store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
@@ -188,7 +202,7 @@ impl LifePlan {
             store_spells: *chance.pick(&[0, 0, 0, 10]),
             spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
             clock_jumps: *chance.pick(&[0, 0, 20]),
-            commit_faults: *chance.pick(&[0, 0, 5, 25]),
+            commit_faults: if reopening { 40 } else { *chance.pick(&[0, 0, 5, 25]) },
             administered: chance.percent(30),
             opening_crashes: *chance.pick(&[0, 1, 1, 2, 3]),
             jump_ms: *chance.pick(&[0, 0, 0, 3_600_000, -60_000, -3_600_000]),

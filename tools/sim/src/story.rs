@@ -11,8 +11,8 @@ use futures::FutureExt;
 use futures::future::try_join_all;
 use tarn_base::ids::Position;
 use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
-use tarn_vfs::op::Slot;
-use tarn_vfs::{Caller, FileSystem, Node, WriteSpeed};
+use tarn_vfs::op::{Data, Op, Slot};
+use tarn_vfs::{Caller, CreateMode, FileSystem, Node, SetAttr, Stability, WriteSpeed};
 use tarn_wal::faulty::FaultyDisk;
 use tokio::sync::Notify;
 
@@ -383,10 +383,15 @@ impl Story {
             let chance = Chance::new(self.plan.seed, &format!("client {client} of life {number}"));
             life.client(client, chance)
         });
-        let admin =
-            life.administer(opened.engine.clone(), Chance::new(self.plan.seed, &format!("admin of life {number}")));
-        let admin = async { if plan.administered { admin.await } else { Ok(()) } };
-        let clients = futures::future::try_join(try_join_all(clients), admin);
+        let (seed, engine) = (self.plan.seed, &opened.engine);
+        let admin = life.administer(engine.clone(), Chance::new(seed, &format!("admin of life {number}")));
+        let collector = life.collect(engine.clone(), Chance::new(seed, &format!("reclaim of life {number}")));
+        let others = async {
+            let admin = async { if plan.administered { admin.await } else { Ok(()) } };
+            let collector = async { if plan.collects { collector.await } else { Ok(()) } };
+            futures::future::try_join(admin, collector).await.map(|_| ())
+        };
+        let clients = futures::future::try_join(try_join_all(clients), others);
         let crashes = self.work(clients, &life, plan, device).await?;
         drop(life);
         if !crashes {
@@ -637,12 +642,42 @@ impl Story {
         check::walk::check(&opened.engine).await
     }
 
+    /// A file that is stored and then cut off: there is garbage in every history.
+    async fn leave_garbage(&mut self, opened: &Opened) -> Checked {
+        let (dir, node) = (Slot(0), Slot(u32::MAX));
+        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let name = Bytes::from_static(b"garbage");
+        let data = Data { seed: self.plan.seed, count: 5000 };
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        let ops = [
+            Op::Create { dir, name, mode: CreateMode::Unchecked, set: mode, into: node },
+            Op::Write { node, offset: 0, data, stability: Stability::File },
+            Op::Setattr { node, set: cut },
+        ];
+        for op in ops {
+            let (slots, issue) = {
+                let pairs = self.knowledge.pairs.borrow();
+                (pairs.engine.clone(), self.knowledge.tracker.issue(&op, &Caller::root(), &pairs.model))
+            };
+            let caller = Caller::root();
+            let run = op.run(&*opened.fs, &caller, &slots);
+            let outcome = self.knowledge.tracker.run(&issue, run).await;
+            if let Some(ran) = issue.ran().filter(|ran| ran.outcome.seen == outcome.seen) {
+                self.knowledge.pairs.borrow_mut().note(&op, &outcome, &ran.outcome, ran.at)?;
+            }
+            let done = opened.engine.checkpoint().await;
+            done.map_err(|error| Failure::new("settling", "a checkpoint in calm", error.to_string()))?;
+        }
+        Ok(())
+    }
+
     /// Checkpoint, reclaim, and what must hold then.
     async fn settled(&mut self, opened: &Opened) -> Checked {
         let failed = |what: String| Failure::new("settling", "a checkpoint and a pass of reclaim in calm", what);
         let done = opened.engine.checkpoint().await.map_err(|error| failed(error.to_string()))?;
         self.event("settle", format_args!("{done:?}"));
         check::walk::check(&opened.engine).await?;
+        self.leave_garbage(opened).await?;
         for _ in 0..3 {
             let reclaimed = opened.engine.reclaim_now().await.map_err(|error| failed(error.to_string()))?;
             self.event("settle", format_args!("{reclaimed:?}"));
