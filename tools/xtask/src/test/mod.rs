@@ -29,8 +29,6 @@ pub struct Arguments {
 const FUZZ_SECONDS: u32 = 20;
 /// Fresh histories in the simulation stage.
 const SEEDS: u32 = 200;
-/// Further ones with metadata in SlateDB.
-const SLATE_SEEDS: u32 = 40;
 
 type Stage = fn(&Workspace, &mut Tally) -> Result<(), String>;
 
@@ -113,15 +111,10 @@ fn checks(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
 }
 
 fn simulation(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
-    let runs: [(&str, u32, &[&str]); 2] =
-        [("simulation", SEEDS, &[]), ("simulation with SlateDB", SLATE_SEEDS, &["--slate"])];
-    for (name, seeds, more) in runs {
-        let seeds = seeds.to_string();
-        let mut command = workspace.command(workspace.program("tarn-sim"));
-        let status = command.args(["run", "--seeds", &seeds]).args(more).status();
-        let status = status.map_err(|error| format!("tarn-sim: {error}"))?;
-        tally.outcome(&format!("{name} of {seeds} seeds"), status.success());
-    }
+    let seeds = SEEDS.to_string();
+    let mut command = workspace.command(workspace.program("tarn-sim"));
+    let status = command.args(["run", "--seeds", &seeds]).status().map_err(|error| format!("tarn-sim: {error}"))?;
+    tally.outcome(&format!("simulation of {seeds} seeds"), status.success());
     Ok(())
 }
 
