@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::cache::Caches;
 use crate::config::Config;
-use crate::key::Key;
+use crate::key::{Key, words};
 use crate::once::OnceTable;
 use crate::overlay::{Generation, StackCell};
 use crate::readahead::ReadAhead;
@@ -76,11 +76,25 @@ pub struct Health {
     pub damage: Mutex<Vec<String>>,
 }
 
+/// Descriptions of damage kept; beyond that there is only the log of the program.
+const DAMAGE_MAX: usize = 100;
+
 impl Health {
     /// What of the store is gone as far as is known: taken away under a running node, and perhaps to be put back.
     pub fn gone(&self) -> Option<String> {
         let missing = || self.owner_missing.load(Ordering::Relaxed).then(|| "its owner record".to_owned());
         self.gone.read().clone().or_else(missing)
+    }
+
+    /// Notes and tells damage, described by object and owner; once.
+    pub fn damaged(&self, text: String) {
+        let mut damage = self.damage.lock();
+        if !damage.contains(&text) {
+            tracing::error!(damage = %text, "damaged data");
+            if damage.len() < DAMAGE_MAX {
+                damage.push(text);
+            }
+        }
     }
 }
 
@@ -124,24 +138,12 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// Notes and tells damage found at `key`.
     pub fn damaged(&self, key: &Key, what: &str) {
-        let text = format!("{:?} of volume {}, {:x}/{:x}: {what}", key.kind, key.volume.0, key.a, key.b);
-        tracing::error!(damage = %text, "damaged metadata");
-        let mut damage = self.health.damage.lock();
-        if damage.len() < 100 {
-            damage.push(text);
-        }
+        self.health.damaged(format!("{}: {what}", words(key)));
     }
 
     /// Notes and tells damage of data.
     pub fn note_damage(&self, text: String) {
-        let mut damage = self.health.damage.lock();
-        if damage.contains(&text) {
-            return;
-        }
-        tracing::error!(damage = %text, "damaged data");
-        if damage.len() < 100 {
-            damage.push(text);
-        }
+        self.health.damaged(text);
     }
 
     /// Why a run may not be committed, if so.

@@ -16,7 +16,7 @@ use tarn_meta::MetaError;
 use tarn_vfs::Errno;
 
 use crate::core::Core;
-use crate::key::{Key, Kind};
+use crate::key::{Key, Kind, words};
 use crate::overlay::Stack;
 use crate::tx::{Need, PinnedRange, Pins};
 
@@ -63,7 +63,7 @@ impl Core {
         let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
         if !singles.is_empty() {
             let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
-            let values = stack.view.get_sorted(&encoded).await.map_err(|error| self.meta_failed(&error))?;
+            let values = stack.view.get_sorted(&encoded).await.map_err(|error| self.meta_failed(&singles, error))?;
             for (key, value) in singles.into_iter().zip(values) {
                 self.enter_cache(stack, key, value.clone());
                 pins.keys.insert(key, value);
@@ -80,11 +80,8 @@ impl Core {
     /// A pointer and those after it, holes included.
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
         let end = Key { b: first.b.saturating_add(POINTERS_AHEAD), ..first };
-        let page = stack
-            .view
-            .scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize)
-            .await
-            .map_err(|error| self.meta_failed(&error))?;
+        let page = stack.view.scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize).await;
+        let page = page.map_err(|error| self.meta_failed(&[first], error))?;
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {
             let key = Key { b, ..first };
@@ -96,11 +93,8 @@ impl Core {
     }
 
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
-        let page = stack
-            .view
-            .scan(&range.start.encode(), &range.end.encode(), limit)
-            .await
-            .map_err(|error| self.meta_failed(&error))?;
+        let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
+        let page = page.map_err(|error| self.meta_failed(&[range.start], error))?;
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {
@@ -120,12 +114,19 @@ impl Core {
         });
     }
 
-    /// What a client is told. What is gone with part of the store may be put back.
-    fn meta_failed(&self, error: &MetaError) -> Errno {
-        tracing::warn!(%error, "the metadata store could not be read");
+    /// What a client is told when the metadata store could not be asked for `wanted`. Its error names the object, if one is
+    /// damaged. What is gone with part of the store may be put back.
+    fn meta_failed(&self, wanted: &[Key], error: MetaError) -> Errno {
         match error {
-            MetaError::Damaged(_) if self.health.gone().is_none() => Errno::Io,
-            _ => Errno::TryLater,
+            MetaError::Damaged(what) if self.health.gone().is_none() => {
+                let whose: Vec<String> = wanted.iter().map(words).collect();
+                self.health.damaged(format!("{}: {what}", whose.join("; ")));
+                Errno::Io
+            }
+            error => {
+                tracing::warn!(%error, "the metadata store could not be read");
+                Errno::TryLater
+            }
         }
     }
 

@@ -158,6 +158,20 @@ impl Kind {
     }
 }
 
+/// A key in words: whose it is, as an administrator would look for it.
+pub fn words(key: &Key) -> String {
+    let (volume, a, b) = (key.volume.0, key.a, key.b);
+    match key.kind {
+        Kind::Inode => format!("volume {volume}, inode {a:x}"),
+        Kind::EntryHash => format!("volume {volume}, directory {a:x}, entries of hash {b:016x}"),
+        Kind::EntryCookie => format!("volume {volume}, directory {a:x}, entry {b}"),
+        Kind::Map => format!("volume {volume}, map {a:x}"),
+        Kind::Pointer => format!("volume {volume}, map {a:x}, record {b}"),
+        Kind::Segment => format!("segment {}", segment_id(a)),
+        kind => format!("volume {volume}, {kind:?} {a:x}/{b:x}"),
+    }
+}
+
 /// A segment's number in one word, as keys hold it.
 pub fn segment_number(id: SegmentId) -> u64 {
     (u64::from(id.epoch) << 32) | u64::from(id.counter)

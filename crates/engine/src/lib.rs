@@ -14,6 +14,8 @@ pub mod decoders;
 mod engine;
 mod entry;
 mod error;
+#[doc(hidden)]
+pub mod extents;
 mod fetch;
 mod filesystem;
 mod fsck;

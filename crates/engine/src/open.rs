@@ -182,6 +182,9 @@ async fn open(
     let (state, notify) = (base.state.clone(), base.notify.clone());
     let replay = Replay::new(base, config.overlay_bytes, parts.world.clock.steady());
     let mut rebuilt = replay.run(&mut plan.log)?;
+    for doubt in plan.log.doubts() {
+        tracing::warn!(log = %parts.log.name(), "{doubt}");
+    }
     // A takeover that was interrupted has a log of its own by now, but what was lost is as lost as before.
     let taken = plan.taken || held.owner.lineage_from > position;
     if taken || (!plan.clean && rebuilt.exposes_answers()) {

@@ -39,11 +39,10 @@ impl Core {
         }
         let pointers = keys.iter().filter_map(|key| {
             let value = cached(key).or_else(|| pins.keys.get(key).cloned()).flatten()?;
-            RecordPointer::decode(&value).ok()
+            RecordPointer::decode(&value).ok().map(|pointer| (*key, pointer))
         });
         let missing: Vec<_> = pointers
-            .filter(|pointer| self.caches.records.get(&(pointer.segment, pointer.index)).is_none())
-            .map(|pointer| (node.volume, pointer))
+            .filter(|(_, pointer)| self.caches.records.get(&(pointer.segment, pointer.index)).is_none())
             .collect();
         // The reads that follow meet any error themselves.
         let _ = self.read_records(&missing).await;

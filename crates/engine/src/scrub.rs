@@ -23,6 +23,8 @@ use crate::value::{CookieEntry, Inode};
 
 /// Bytes per second: a terabyte in about nine hours.
 const RATE: u64 = 32 << 20;
+/// Files named for an object whose frame is damaged.
+const FRAME_FILES_MAX: usize = 20;
 /// Parents followed to a root.
 const DEPTH_MAX: usize = 4096;
 
@@ -48,11 +50,16 @@ pub struct ScrubReport {
     pub canceled: bool,
 }
 
-/// A damaged record: its name, the object it lies in, what is wrong.
+/// A record, by the segment whose object it lies in and its place in that object's order.
+type Place = (SegmentId, u32);
+
+/// What is wrong with an object.
 struct Damaged {
-    name: (SegmentId, u32),
-    object: String,
     what: String,
+    /// The records that are concerned.
+    records: Vec<Place>,
+    /// The bytes around the records are damaged; the records themselves are found through their pointers.
+    frame: bool,
 }
 
 /// Scrubs until all is read or `progress` says to break off.
@@ -77,20 +84,12 @@ pub(crate) async fn scrub(
     }
     let _ = progress(at);
     if !damaged.is_empty() {
-        let files = files(&core.stack.load().view, damaged.iter().map(|damaged| damaged.name).collect()).await?;
-        for Damaged { name: (segment, index), object, what } in damaged {
-            let file = files.get(&(segment, index)).cloned().unwrap_or_else(|| "no file's any more".into());
-            report.damage.push(format!("record {index} of segment {segment}, in {object}: {what}; {file}"));
-        }
+        let places = damaged.iter().flat_map(|damaged| damaged.records.iter().copied()).collect();
+        let files = files(&core.stack.load().view, places).await?;
+        report.damage = damaged.iter().flat_map(|damaged| damaged.words(&files)).collect();
     }
     report.damage.extend(lost(core).await?);
-    for text in &report.damage {
-        tracing::error!(damage = %text, "damaged data");
-        let mut known = core.health.damage.lock();
-        if known.len() < 100 && !known.contains(text) {
-            known.push(text.clone());
-        }
-    }
+    report.damage.iter().for_each(|text| core.health.damaged(text.clone()));
     Ok(report)
 }
 
@@ -113,7 +112,7 @@ async fn lost(core: &Core) -> Result<Vec<String>, MetaError> {
     let mut out = Vec::new();
     for (key, pointer) in found {
         let path = path(&view, &names, key.volume, Ino(key.a)).await?;
-        let plain = core.read_records(&[(key.volume, pointer)]).await;
+        let plain = core.read_records(&[(key, pointer)]).await;
         // What cannot be read is told by the walk over the objects.
         let lost = plain.ok().and_then(|mut plain| plain.pop()).and_then(|plain| LostBytes::of(&pointer, &plain).ok());
         let count = lost.map_or_else(String::new, |lost| format!("{} ", lost.count()));
@@ -159,13 +158,8 @@ async fn one(
         Ok(object) => object,
         Err(_) if present(core, segment).await?.is_none() => return Ok(()),
         Err(error) if error.is_damage() => {
-            let what = error.to_string();
-            let lost = value.live.iter().map(|index| Damaged {
-                name: (segment, index),
-                object: name.clone(),
-                what: what.clone(),
-            });
-            damaged.extend(lost);
+            let records = value.live.iter().map(|index| (segment, index)).collect();
+            damaged.push(Damaged { what: error.to_string(), records, frame: matches!(error, ObjectError::Damage(_)) });
             return Ok(());
         }
         Err(error) => {
@@ -177,42 +171,84 @@ async fn one(
     report.bytes += object.bytes.len() as u64;
     for index in value.live.iter() {
         let record = object.record(index).map(|(record, _)| record.origin);
-        let origin = record.ok().flatten();
-        let (first, salt) = match origin {
-            Some(origin) => ((origin.segment, origin.index), origin.salt),
-            None => ((segment, index), core.salt(segment.epoch).await?),
+        let salt = match record.ok().flatten() {
+            Some(origin) => origin.salt,
+            None => core.salt(segment.epoch).await?,
         };
         report.records += 1;
         if let Err(error) = object.verify(index, &salt) {
             let what = ObjectError::Damage(error).to_string();
-            damaged.push(Damaged { name: first, object: name.clone(), what });
+            damaged.push(Damaged { what, records: vec![(segment, index)], frame: false });
         }
     }
     Ok(())
 }
 
-/// To whom records belong, in words. One walk over all pointers and names, for damage only.
-async fn files(
-    view: &Arc<dyn MetaView>,
-    wanted: BTreeSet<(SegmentId, u32)>,
-) -> Result<BTreeMap<(SegmentId, u32), String>, MetaError> {
+/// To whom records belong, in words, by where they lie.
+type Files = BTreeMap<Place, String>;
+
+impl Damaged {
+    /// A line for each record that is damaged or lost; one for an object whose frame is.
+    fn words(&self, files: &Files) -> Vec<String> {
+        let file = |place: &Place| files.get(place).map_or("no file's any more", String::as_str);
+        if !self.frame {
+            let line = |place: &Place| {
+                let (segment, index) = *place;
+                format!("record {index} in {}: {}; {}", object_name(segment), self.what, file(place))
+            };
+            return self.records.iter().map(line).collect();
+        }
+        let Some((segment, _)) = self.records.first() else { return Vec::new() };
+        let mut text = format!("{}: around its records: {}; these are in it", object_name(*segment), self.what);
+        for place in self.records.iter().take(FRAME_FILES_MAX) {
+            text.push_str("; ");
+            text.push_str(file(place));
+        }
+        if self.records.len() > FRAME_FILES_MAX {
+            text.push_str(&format!("; and {} records more", self.records.len() - FRAME_FILES_MAX));
+        }
+        vec![text]
+    }
+}
+
+/// One walk over all segments, pointers and names, for damage only.
+async fn files(view: &Arc<dyn MetaView>, wanted: BTreeSet<Place>) -> Result<Files, MetaError> {
+    let forwarded = forwarded(view, &wanted).await?;
     let mut found = Vec::new();
     let mut pages = Pages::all(view.clone());
     while let Some(entries) = pages.next().await? {
         for (key, value) in entries {
             let Some(key) = Key::decode(&key).filter(|key| key.kind == Kind::Pointer) else { continue };
             let Ok(pointer) = RecordPointer::decode(&value) else { continue };
-            if wanted.contains(&(pointer.segment, pointer.index)) {
-                found.push(((pointer.segment, pointer.index), key));
+            let name = (pointer.segment, pointer.index);
+            let place = forwarded.get(&name).copied().unwrap_or(name);
+            if wanted.contains(&place) {
+                found.push((place, key));
             }
         }
     }
-    let mut out = BTreeMap::new();
+    let mut out = Files::new();
     let owners: BTreeSet<(VolumeId, Ino)> = found.iter().map(|(_, key)| (key.volume, Ino(key.a))).collect();
     let names = names(view, &owners).await?;
-    for (record, key) in found {
+    for (place, key) in found {
         let path = path(view, &names, key.volume, Ino(key.a)).await?;
-        out.insert(record, format!("record {} of volume {}, inode {:x}, {path}", key.b, key.volume.0, key.a));
+        out.insert(place, format!("record {} of volume {}, inode {:x}, {path}", key.b, key.volume.0, key.a));
+    }
+    Ok(out)
+}
+
+/// Where the records that were moved to one of `wanted` were first: their names in pointers.
+async fn forwarded(view: &Arc<dyn MetaView>, wanted: &BTreeSet<Place>) -> Result<BTreeMap<Place, Place>, MetaError> {
+    let mut out = BTreeMap::new();
+    let mut pages = Pages::kind(view.clone(), VolumeId(0), Kind::Segment);
+    while let Some(entries) = pages.next().await? {
+        for (key, value) in entries {
+            let (Some(key), Ok(value)) = (Key::decode(&key), SegmentValue::decode(&value)) else { continue };
+            let SegmentState::Forwarding(forwarding) = value.state else { continue };
+            let moved = forwarding.records.iter().map(|(index, to)| (*index, (to.segment, to.index)));
+            let moved = moved.filter(|(_, to)| wanted.contains(to));
+            out.extend(moved.map(|(index, to)| ((segment_id(key.a), index), to)));
+        }
     }
     Ok(out)
 }

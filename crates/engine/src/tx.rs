@@ -59,7 +59,8 @@ pub struct Need {
     pub keys: BTreeSet<Key>,
     /// Ranges of keys, and at most how many of them.
     pub ranges: Vec<(Range<Key>, usize)>,
-    pub records: Vec<(VolumeId, RecordPointer)>,
+    /// Each with its pointer's key.
+    pub records: Vec<(Key, RecordPointer)>,
     pub logged: Vec<LogPlace>,
     /// The log has no room.
     pub log_room: bool,
@@ -350,7 +351,7 @@ impl<'a> Tx<'a> {
     }
 
     /// A record's plaintext, from RAM.
-    pub fn record(&mut self, volume: VolumeId, pointer: &RecordPointer) -> Step<Bytes> {
+    pub fn record(&mut self, key: Key, pointer: &RecordPointer) -> Step<Bytes> {
         let name = (pointer.segment, pointer.index);
         if let Some(bytes) = self.core.caches.records.get(&name) {
             return Ok(bytes);
@@ -358,7 +359,7 @@ impl<'a> Tx<'a> {
         if let Some(bytes) = self.pins.records.get(&name) {
             return Ok(bytes.clone());
         }
-        self.need.records.push((volume, *pointer));
+        self.need.records.push((key, *pointer));
         Err(Stop::Need)
     }
 

@@ -201,6 +201,14 @@ async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::E
     Ok(ticks.into_iter().max().unwrap_or(0))
 }
 
+/// The SSTs that the database under `path` of `store` consists of, by object name: those that its newest manifest names.
+pub async fn tables(path: &str, store: Arc<dyn Store>) -> MetaResult<Vec<String>> {
+    let admin = Admin::builder(path, Arc::new(Bridge::new(store))).build();
+    let manifest = admin.read_manifest(None).await.map_err(|error| error::of_opening(&error))?;
+    let views = manifest.iter().flat_map(|manifest| manifest.all_sst_views());
+    Ok(views.map(|view| format!("{path}/compacted/{}.sst", view.sst.id.value())).collect())
+}
+
 /// The result of `future`, or `None` if it takes longer than `patience`.
 async fn within<T>(world: &World, patience: Duration, future: impl Future<Output = T>) -> Option<T> {
     match select(Box::pin(future), world.clock.sleep(patience)).await {

@@ -228,6 +228,13 @@ impl FrameHeader {
         out
     }
 
+    /// How many of its three marks - magic, log, own offset - a block has that is no whole frame header of `id` at
+    /// `offset`. A frame that was begun there has at least two, whichever one bit of it is wrong.
+    pub fn marks(block: &[u8; FRAME_HEADER], id: Uuid, offset: u64) -> usize {
+        let magic = block[..4] == FRAME_MAGIC.to_le_bytes();
+        [magic, block[32..40] == offset.to_le_bytes(), block[72..88] == id.0].into_iter().filter(|mark| *mark).count()
+    }
+
     /// Judges the first bytes of a block; the body is judged by its CRC and its tag.
     pub fn decode(block: &[u8]) -> Decoded<FrameHeader> {
         let bytes = block.get(..FRAME_HEADER).ok_or(DecodeError::Short)?;

@@ -19,7 +19,7 @@ use tarn_base::ids::{Position, Uuid};
 
 use crate::contract::{Entry, LogError, LogPlace};
 use crate::device::LogDevice;
-use crate::format::{BLOCK, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE, WrappedKey, entries};
+use crate::format::{BLOCK, FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE, WrappedKey, entries};
 use crate::log::{Beginning, FramePlace, Log, LogOptions, Wake};
 use crate::ring::{FrameFault, Ring};
 
@@ -59,6 +59,9 @@ pub struct Recovery {
     ring: Ring,
     frames: VecDeque<FramePlace>,
     replayed: Option<Replayed>,
+    /// What looks torn or damaged and keeps nobody from going on: of the header, of the end.
+    header_doubt: Option<String>,
+    end_doubt: Option<String>,
 }
 
 /// What stands at a place of the ring.
@@ -103,7 +106,7 @@ impl Log {
 
     /// Opens the log on `device` for reading back. Writes nothing.
     pub fn open(device: Arc<dyn LogDevice>, master: &Key) -> Result<Recovery, LogError> {
-        let (header, slot) = read_header(&*device)?;
+        let (header, slot, header_doubt) = read_header(&*device)?;
         let name = device.name();
         let log_key = header.key.unwrap(master, header.id).map_err(|_| LogError::WrongKey { device: name })?;
         let keys = LogKeys::new(&log_key, header.id);
@@ -113,7 +116,8 @@ impl Log {
         if device.size() < RING_START + header.ring {
             return Err(damaged(header.end, "the device is shorter than its log"));
         }
-        Ok(Recovery { ring: Ring::new(device, keys, header), frames: VecDeque::new(), replayed: None })
+        let ring = Ring::new(device, keys, header);
+        Ok(Recovery { ring, frames: VecDeque::new(), replayed: None, header_doubt, end_doubt: None })
     }
 
     /// Reads the whole log and judges it. Writes nothing; the log must not be in use.
@@ -126,8 +130,8 @@ fn damaged(offset: u64, reason: &str) -> LogError {
     LogError::Damaged { offset, reason: reason.to_owned() }
 }
 
-/// The header that holds, and its slot's bytes.
-fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>), LogError> {
+/// The header that holds, its slot's bytes, and what is to be said of the other slot.
+fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String>), LogError> {
     let name = device.name();
     let mut slots = [vec![0u8; SLOT_SIZE], vec![0u8; SLOT_SIZE]];
     if device.size() < RING_START {
@@ -141,17 +145,20 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>), LogError> {
     // was ever in this log, whatever became of the first header.
     let never_started = slots[0].iter().all(|&byte| byte == 0);
     let mut best: Option<(Header, Vec<u8>)> = None;
-    for slot in slots {
+    let mut doubt = None;
+    for (index, slot) in slots.into_iter().enumerate() {
         match Header::decode(&slot) {
             Ok(header) if best.as_ref().is_none_or(|(other, _)| other.generation < header.generation) => {
                 best = Some((header, slot));
             }
             Err(DecodeError::Version(version)) => return Err(LogError::Newer { device: name, version }),
-            Ok(_) | Err(_) => {}
+            Ok(_) => {}
+            Err(_) if slot.iter().all(|&byte| byte == 0) => {}
+            Err(error) => doubt = Some(format!("header slot {index} is torn by a crash, or damaged: {error}")),
         }
     }
     match best {
-        Some(found) => Ok(found),
+        Some((header, slot)) => Ok((header, slot, doubt)),
         None if never_started => Err(LogError::Blank { device: name }),
         None => Err(damaged(0, "neither header is whole")),
     }
@@ -187,6 +194,11 @@ impl Recovery {
         self.replayed.map(|replayed| replayed.last)
     }
 
+    /// What looks torn by a crash, which is no harm, or damaged, which cannot be told apart: in words, once replayed.
+    pub fn doubts(&self) -> impl Iterator<Item = &str> {
+        self.header_doubt.iter().chain(&self.end_doubt).map(String::as_str)
+    }
+
     /// Gives every entry from the tail on, in order, to `each`; its error ends the replay and is returned.
     ///
     /// A payload shares its frame's memory (up to 1 MiB and one entry): copy what is kept for long.
@@ -197,6 +209,7 @@ impl Recovery {
         let mut opening = 0;
         self.frames.clear();
         self.replayed = None;
+        self.end_doubt = None;
         let reason = loop {
             let (frame, body) = match self.frame_at(&header, &found, opening)? {
                 Found::Frame(frame, body) => (frame, body),
@@ -219,6 +232,7 @@ impl Recovery {
             found.durable = found.durable.max(frame.durable);
         };
         self.judge_end(&header, found.end, reason)?;
+        self.end_doubt = if header.clean { None } else { self.torn(&header, found.end, reason)? };
         self.replayed = Some(found);
         Ok(found)
     }
@@ -275,6 +289,18 @@ impl Recovery {
             };
         }
         self.scan(header, end, reason)
+    }
+
+    /// Whether a frame was begun at `end`, where none is whole: two of its three marks suffice.
+    fn torn(&self, header: &Header, end: u64, reason: &str) -> Result<Option<String>, LogError> {
+        let mut block = [0u8; FRAME_HEADER];
+        self.ring.read(end, &mut block).map_err(|error| self.ring.unreadable(&error))?;
+        let begun = match FrameHeader::decode(&block) {
+            Ok(frame) => frame.id == header.id && frame.offset == end && frame.opening == header.opening,
+            Err(_) => FrameHeader::marks(&block, header.id, end) >= 2,
+        };
+        let said = || format!("the last frame, at offset {end}, is torn by a crash, or damaged: {reason}");
+        Ok(begun.then(said))
     }
 
     /// Looks through the whole ring for a frame that calls the place `end` durable.

@@ -6,7 +6,6 @@
 //!   the record says which of its bytes are lost, until they are written again.
 
 use bytes::Bytes;
-use tarn_base::ids::VolumeId;
 use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::Errno;
 
@@ -14,6 +13,7 @@ use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
+use crate::key::Key;
 use crate::overlay::{DirtyRecord, Source};
 
 /// Records merged at once: bounds the memory that old content takes.
@@ -44,8 +44,9 @@ impl Keeper {
     ) -> Result<(), CheckpointError> {
         let mut ours = false;
         for part in collected.records.chunks(RECORDS_AT_ONCE) {
-            let wanted: Vec<(VolumeId, RecordPointer)> =
-                part.iter().filter_map(|due| needed(due).map(|pointer| (due.key.0, pointer))).collect();
+            let key = |due: &Due| Key::pointer(due.key.0, due.key.1, due.key.2);
+            let wanted: Vec<(Key, RecordPointer)> =
+                part.iter().filter_map(|due| needed(due).map(|pointer| (key(due), pointer))).collect();
             let old = self.core.read_each(&wanted).await;
             for due in part {
                 let base = match needed(due) {

@@ -19,7 +19,7 @@ use tarn_vfs::Errno;
 
 use crate::checkpoint::CheckpointError;
 use crate::core::Core;
-use crate::key::{Key, Kind};
+use crate::key::{Key, Kind, words as name};
 use crate::pages::Pages;
 
 use shard::Shard;
@@ -166,36 +166,23 @@ impl Walk<'_> {
     async fn read(&mut self, records: Vec<(Key, RecordPointer)>) {
         let Some(core) = self.core else { return };
         for part in records.chunks(RECORDS_AT_ONCE) {
-            let wants: Vec<_> = part.iter().map(|(key, pointer)| (key.volume, *pointer)).collect();
             self.report.counts.records += part.len() as u64;
-            if core.read_records(&wants).await.is_ok() {
+            if core.read_records(part).await.is_ok() {
                 continue;
             }
             for (key, pointer) in part {
-                match core.read_records(&[(key.volume, *pointer)]).await {
+                match core.read_records(&[(*key, *pointer)]).await {
                     Ok(_) => {}
                     Err(Errno::Io) => self.report.find(format!(
-                        "{}: its record, {} of segment {}, is damaged",
+                        "{}: its record, {} of segment {}, is damaged, in {}",
                         name(key),
                         pointer.index,
-                        pointer.segment
+                        pointer.segment,
+                        core.record_object(pointer)
                     )),
                     Err(error) => self.report.find(format!("{}: its record could not be read: {error}", name(key))),
                 }
             }
         }
-    }
-}
-
-/// A key in words.
-fn name(key: &Key) -> String {
-    let (volume, a, b) = (key.volume.0, key.a, key.b);
-    match key.kind {
-        Kind::Inode => format!("volume {volume}, inode {a:x}"),
-        Kind::EntryHash => format!("volume {volume}, directory {a:x}, entries of hash {b:016x}"),
-        Kind::EntryCookie => format!("volume {volume}, directory {a:x}, entry {b}"),
-        Kind::Map => format!("volume {volume}, map {a:x}"),
-        Kind::Pointer => format!("volume {volume}, map {a:x}, record {b}"),
-        kind => format!("volume {volume}, {kind:?} {a:x}/{b:x}"),
     }
 }

@@ -7,6 +7,7 @@ use tarn_vfs::posix::check_read;
 use tarn_vfs::{Caller, Change, Errno, IO_SIZE_MAX, Node, ReadReply};
 
 use super::data::{self, records_of};
+use crate::key::Key;
 use crate::overlay::{Extent, Source};
 use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
@@ -85,7 +86,7 @@ impl Read {
             let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
                 Some(pointer) => {
-                    let plain = tx.record(volume.id, &pointer)?;
+                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer)?;
                     if pointer.lost != 0 {
                         self.check_lost(tx, record, &pointer, &plain, &gaps)?;
                     }

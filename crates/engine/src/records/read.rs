@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tarn_base::ids::{SegmentId, VolumeId};
+use tarn_base::ids::SegmentId;
 use tarn_data::{Forwarding, RecordPointer, SegmentState, SegmentValue, object_name};
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
@@ -30,7 +30,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A record wanted, and where its bytes are thought to be.
 #[derive(Clone, Debug)]
 struct Want {
-    volume: VolumeId,
+    /// The pointer's key: whose it is.
+    key: Key,
     pointer: RecordPointer,
     offset: u64,
 }
@@ -45,22 +46,23 @@ struct Span {
 }
 
 impl Core {
-    /// The plaintext of records, in the order asked. Transient errors are retried, then [`Errno::TryLater`]; damage is
+    /// The plaintext of records, each with its pointer's key, in the order asked. Transient errors are retried, then
+    /// [`Errno::TryLater`]; damage is
     /// noted and is [`Errno::Io`].
-    pub async fn read_records(&self, wants: &[(VolumeId, RecordPointer)]) -> Result<Vec<Bytes>, Errno> {
+    pub async fn read_records(&self, wants: &[(Key, RecordPointer)]) -> Result<Vec<Bytes>, Errno> {
         let found = self.read_each(wants).await;
         let get = |pointer: &RecordPointer| found.get(&(pointer.segment, pointer.index)).cloned();
         wants.iter().map(|(_, pointer)| get(pointer).unwrap_or(Err(Errno::Io))).collect()
     }
 
     /// As [`Core::read_records`], each record for itself.
-    pub async fn read_each(&self, wants: &[(VolumeId, RecordPointer)]) -> BTreeMap<Name, Result<Bytes, Errno>> {
+    pub async fn read_each(&self, wants: &[(Key, RecordPointer)]) -> BTreeMap<Name, Result<Bytes, Errno>> {
         let mut found: BTreeMap<Name, Result<Bytes, Errno>> = BTreeMap::new();
         loop {
             let mut flight = self.segments.flights.begin();
             let mut lead = Vec::new();
             let mut joined = Vec::new();
-            for (volume, pointer) in wants {
+            for (key, pointer) in wants {
                 let name = (pointer.segment, pointer.index);
                 if found.contains_key(&name) || lead.iter().any(|(_, held): &(_, RecordPointer)| same(held, pointer)) {
                     continue;
@@ -70,7 +72,7 @@ impl Core {
                     continue;
                 }
                 match flight.board(name) {
-                    Board::Lead => lead.push((*volume, *pointer)),
+                    Board::Lead => lead.push((*key, *pointer)),
                     Board::Join(receiver) => joined.push((name, receiver)),
                 }
             }
@@ -90,8 +92,8 @@ impl Core {
         }
     }
 
-    async fn read_led(&self, wants: Vec<(VolumeId, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
-        let mut spans = spans(wants.into_iter().map(|(volume, pointer)| self.placed(volume, pointer)).collect());
+    async fn read_led(&self, wants: Vec<(Key, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
+        let mut spans = spans(wants.into_iter().map(|(key, pointer)| self.placed(key, pointer)).collect());
         let mut out = Vec::new();
         let mut reads = FuturesUnordered::new();
         loop {
@@ -105,13 +107,20 @@ impl Core {
         }
     }
 
+    /// The name of the object that holds a record, as far as is known.
+    pub fn record_object(&self, pointer: &RecordPointer) -> String {
+        let forwarding = self.segments.forwarded.read().get(&pointer.segment).cloned();
+        let forward = forwarding.and_then(|forwarding| forwarding.records.get(&pointer.index).copied());
+        object_name(forward.map_or(pointer.segment, |to| to.segment))
+    }
+
     /// Where a record is as far as is known.
-    fn placed(&self, volume: VolumeId, pointer: RecordPointer) -> (SegmentId, Want) {
+    fn placed(&self, key: Key, pointer: RecordPointer) -> (SegmentId, Want) {
         let forwarding = self.segments.forwarded.read().get(&pointer.segment).cloned();
         let forward = forwarding.and_then(|forwarding| forwarding.records.get(&pointer.index).copied());
         match forward {
-            Some(to) => (to.segment, Want { volume, pointer, offset: u64::from(to.offset) }),
-            None => (pointer.segment, Want { volume, pointer, offset: u64::from(pointer.offset) }),
+            Some(to) => (to.segment, Want { key, pointer, offset: u64::from(to.offset) }),
+            None => (pointer.segment, Want { key, pointer, offset: u64::from(pointer.offset) }),
         }
     }
 
@@ -181,8 +190,8 @@ impl Core {
     }
 
     async fn record_key(&self, want: &Want) -> Result<Arc<tarn_data::SegmentKey>, MetaError> {
-        let family = self.family(want.volume).await?;
-        let family = family.ok_or_else(|| MetaError::Damaged(format!("no volume {}", want.volume.0)))?;
+        let family = self.family(want.key.volume).await?;
+        let family = family.ok_or_else(|| MetaError::Damaged(format!("no volume {}", want.key.volume.0)))?;
         let salt = self.salt(want.pointer.segment.epoch).await?;
         Ok(self.segments.keys.get(&family.key, &salt, want.pointer.segment))
     }
@@ -259,8 +268,11 @@ impl Core {
     fn damaged_record(&self, want: &Want, object: SegmentId, what: &str) {
         let RecordPointer { segment, index, .. } = want.pointer;
         let object = object_name(object);
-        let text = format!("record {index} of segment {segment}, volume {}, in {object}: {what}", want.volume.0);
-        self.note_damage(text);
+        let Key { volume, a, b, .. } = want.key;
+        self.health.damaged(format!(
+            "record {index} of segment {segment}, in {object}: {what}; record {b} of volume {}, inode {a:x}",
+            volume.0
+        ));
     }
 }
 
@@ -297,12 +309,15 @@ fn spans(mut wants: Vec<(SegmentId, Want)>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
+    use tarn_base::ids::{Ino, VolumeId};
+
     use super::*;
 
     fn want(counter: u32, offset: u32, stored: u32) -> (SegmentId, Want) {
         let segment = SegmentId { epoch: 1, counter };
         let pointer = RecordPointer { segment, offset, stored, ..RecordPointer::default() };
-        (segment, Want { volume: VolumeId(1), pointer, offset: u64::from(offset) })
+        let key = Key::pointer(VolumeId(1), Ino(1), 0);
+        (segment, Want { key, pointer, offset: u64::from(offset) })
     }
 
     #[test]
