@@ -12,6 +12,7 @@ pub mod client;
 pub mod coverage;
 pub mod demand;
 pub mod failure;
+pub mod flips;
 pub mod front;
 pub mod late;
 pub mod legible;

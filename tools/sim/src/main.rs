@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 use tarn_sim::demand::{HISTORIES_MIN, Tally};
+use tarn_sim::flips::Campaign;
 use tarn_sim::machine::Bends;
 use tarn_sim::story::{Told, tell};
 
@@ -25,6 +26,23 @@ struct Program {
 enum Command {
     /// Runs histories
     Run(Run),
+    /// Flips bits of what lies at rest, and reads everything back
+    Flips(Flips),
+}
+
+#[derive(Args)]
+struct Flips {
+    /// Flips, in equal parts of all kinds of bytes
+    #[arg(long, default_value_t = 60)]
+    flips: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Flips tried at once
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+    /// Try this one only, by its number, and print what is said of it
+    #[arg(long)]
+    only: Option<u64>,
 }
 
 #[derive(Args)]
@@ -67,7 +85,17 @@ impl Run {
 }
 
 fn main() -> ExitCode {
-    let Command::Run(run) = Program::parse().command;
+    let run = match Program::parse().command {
+        Command::Run(run) => run,
+        Command::Flips(Flips { flips, seed, jobs, only }) => {
+            let campaign = Campaign { flips, seed, jobs, only };
+            let holds = campaign.run().unwrap_or_else(|problem| {
+                println!("FAILED: {problem}");
+                false
+            });
+            return if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+    };
     let failed = match run.seed {
         Some(seed) => one(seed, &run),
         None => many(&run),

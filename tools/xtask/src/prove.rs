@@ -27,6 +27,8 @@ pub struct Arguments {
 /// Histories of the simulation, and those with metadata in SlateDB.
 const SEEDS: u32 = 10_000;
 const SLATE_SEEDS: u32 = 1_000;
+/// Bits, in equal parts of everything that lies at rest.
+const FLIPS: u32 = 1_000;
 /// Of each decoder.
 const EXECUTIONS: u32 = 10_000_000;
 const COLD_BUILD_MAX: Duration = Duration::from_secs(8 * 60);
@@ -36,10 +38,16 @@ type Outcome = Result<String, String>;
 type Check = fn(&Workspace) -> Outcome;
 
 /// The checks that are not tests with real clients.
-const OWN: &[(&str, Check)] = &[("simulation", simulation), ("fuzz", fuzz), ("cold-build", cold_build)];
+const OWN: &[(&str, Check)] =
+    &[("simulation", simulation), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build)];
+
+/// All checks.
+pub fn names() -> Vec<&'static str> {
+    OWN.iter().map(|(name, _)| *name).chain(rig::TESTS.iter().map(|test| test.name)).collect()
+}
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, String> {
-    let names: Vec<&str> = OWN.iter().map(|(name, _)| *name).chain(rig::TESTS.iter().map(|test| test.name)).collect();
+    let names = names();
     if arguments.list {
         println!("{}", names.join("\n"));
         return Ok(ExitCode::SUCCESS);
@@ -101,6 +109,15 @@ fn simulation(workspace: &Workspace) -> Outcome {
         }
     }
     Ok(format!("{SEEDS} seeds clean, and {SLATE_SEEDS} with SlateDB"))
+}
+
+fn flips(workspace: &Workspace) -> Outcome {
+    let mut command = workspace.command(workspace.program("tarn-sim"));
+    let status = command.args(["flips", "--flips", &FLIPS.to_string()]).status();
+    match status.map_err(|error| format!("tarn-sim: {error}"))?.success() {
+        true => Ok(format!("{FLIPS} flipped bits, none of them served")),
+        false => Err("a flipped bit was served or went unnoticed; it is named above".to_owned()),
+    }
 }
 
 fn fuzz(workspace: &Workspace) -> Outcome {

@@ -21,12 +21,14 @@ pub struct Arguments {
     /// Install what tests need first (root); then any skip fails
     #[arg(long)]
     install: bool,
-    /// Only these stages: build, tests, check, simulation, fuzz, clients
+    /// Only these stages: build, tests, check, simulation, flips, fuzz, clients
     stages: Vec<String>,
 }
 
 /// Seconds for all decoders together in the fuzz stage.
 const FUZZ_SECONDS: u32 = 20;
+/// Flipped bits in the stage of that name.
+const FLIPS: u32 = 60;
 /// Fresh histories in the simulation stage.
 const SEEDS: u32 = 200;
 
@@ -37,6 +39,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("tests", programs::test),
     ("check", checks),
     ("simulation", simulation),
+    ("flips", flips),
     ("fuzz", fuzz),
     ("clients", clients),
 ];
@@ -115,6 +118,14 @@ fn simulation(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
     let mut command = workspace.command(workspace.program("tarn-sim"));
     let status = command.args(["run", "--seeds", &seeds]).status().map_err(|error| format!("tarn-sim: {error}"))?;
     tally.outcome(&format!("simulation of {seeds} seeds"), status.success());
+    Ok(())
+}
+
+fn flips(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
+    let mut command = workspace.command(workspace.program("tarn-sim"));
+    let status = command.args(["flips", "--flips", &FLIPS.to_string()]).status();
+    let status = status.map_err(|error| format!("tarn-sim: {error}"))?;
+    tally.outcome(&format!("{FLIPS} flipped bits"), status.success());
     Ok(())
 }
 
