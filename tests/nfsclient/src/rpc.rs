@@ -50,6 +50,17 @@ pub struct Procedure {
     pub number: u32,
 }
 
+/// A call as it goes over a connection, record mark included.
+pub fn call_record(xid: u32, procedure: Procedure, who: &Credentials, arguments: &[u8]) -> Vec<u8> {
+    let Procedure { program, version, number } = procedure;
+    let call = Writer::new().u32(0).u32(xid).u32(0).u32(2).u32(program).u32(version).u32(number);
+    let mut record = call.with(|writer| who.write(writer)).0;
+    record.extend_from_slice(arguments);
+    let size = (record.len() - 4) as u32;
+    record[..4].copy_from_slice(&(size | 0x8000_0000).to_be_bytes());
+    record
+}
+
 impl Connection {
     /// `timeout` bounds the connect and every later read and write.
     pub fn open(address: SocketAddr, timeout: Duration) -> std::io::Result<Connection> {
@@ -61,13 +72,7 @@ impl Connection {
     }
 
     pub fn send(&mut self, xid: u32, procedure: Procedure, who: &Credentials, arguments: &[u8]) -> Result<()> {
-        let Procedure { program, version, number } = procedure;
-        let call = Writer::new().u32(0).u32(xid).u32(0).u32(2).u32(program).u32(version).u32(number);
-        let mut record = call.with(|writer| who.write(writer)).0;
-        record.extend_from_slice(arguments);
-        let size = (record.len() - 4) as u32;
-        record[..4].copy_from_slice(&(size | 0x8000_0000).to_be_bytes());
-        self.stream.write_all(&record)?;
+        self.stream.write_all(&call_record(xid, procedure, who, arguments))?;
         Ok(())
     }
 

@@ -94,6 +94,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "volume-limit", script: "volume-limit.sh", needs: NETWORK, short: &[], long: &[] },
     Test { name: "store-deleted", script: "store-gone.sh", needs: DISK, short: &["deleted"], long: &["deleted"] },
     Test { name: "store-read-only", script: "store-gone.sh", needs: DISK, short: &["read-only"], long: &["read-only"] },
+    Test { name: "garbage", script: "garbage.sh", needs: NETWORK, short: &["20"], long: &["600", "release"] },
     Test { name: "bucket-alone", script: "recovery.sh", needs: NETWORK, short: &["bucket"], long: &["bucket"] },
     Test { name: "log-and-bucket", script: "recovery.sh", needs: NETWORK, short: &["log"], long: &["log"] },
     Test { name: "bucket-s3", script: "recovery.sh", needs: S3, short: &["s3"], long: &["s3"] },

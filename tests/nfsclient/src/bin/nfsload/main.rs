@@ -1,5 +1,6 @@
 //! `nfsload`: loads a server with changes, remembers each one that was acknowledged, and holds the server to it.
 
+mod garbage;
 mod history;
 mod journal;
 mod kill;
@@ -51,6 +52,8 @@ enum Command {
     Drop(ledger::Check),
     /// Pass HTTP on to an object store, or answer 503 in its place
     Proxy(proxy::Arguments),
+    /// Send a server garbage, and check that an honest client does not notice
+    Garbage(garbage::Arguments),
 }
 
 #[derive(Args, Clone)]
@@ -68,8 +71,13 @@ pub struct Server {
 impl Server {
     /// A client and the export's root. `number` keeps clients' calls apart.
     pub fn connect(&self, number: u32) -> Outcome<(Client, Handle)> {
+        self.connect_as(number, Credentials::root())
+    }
+
+    /// The same as another user.
+    pub fn connect_as(&self, number: u32, who: Credentials) -> Outcome<(Client, Handle)> {
         let first = random::seed() as u32 & 0x00ff_ffff | number << 24;
-        let mut client = Client::new(self.address, Credentials::root(), first, Duration::from_secs(60));
+        let mut client = Client::new(self.address, who, first, Duration::from_secs(60));
         client.timeout = Duration::from_secs(self.timeout);
         let root = client.mount(&self.export).map_err(|error| format!("mount {}: {error}", self.export))?;
         Ok((client, root))
@@ -87,6 +95,7 @@ fn main() -> ExitCode {
         Command::Read(arguments) => ledger::check(&arguments),
         Command::Drop(arguments) => ledger::drop_last(&arguments),
         Command::Proxy(arguments) => proxy::run(arguments),
+        Command::Garbage(arguments) => garbage::run(&arguments),
     };
     match outcome {
         Ok(said) => {
