@@ -11,6 +11,7 @@ mod formats;
 mod layers;
 mod length;
 mod links;
+mod promises;
 mod tools;
 mod words;
 
@@ -71,6 +72,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("cycles", cycles::check),
     ("length", length::check),
     ("links", links::check),
+    ("promises", promises::check),
     ("blobs", blobs::check),
     ("formats", formats::check),
     ("fmt", tools::fmt),
