@@ -291,6 +291,9 @@ fn a_store_of_a_newer_version_is_left_alone() {
     let path = place.path("tarn-data/objects/owner");
     let mut owner = std::fs::read(&path).unwrap();
     owner[8] = 9;
+    let body = owner.len() - 4;
+    let crc = tarn_base::crc32c(&owner[..body]);
+    owner[body..].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, owner).unwrap();
     let before = place.contents();
     let refused = place.run(&["serve", "--unsafe-log", "--nfs", "127.0.0.1:0"]);

@@ -129,13 +129,14 @@ impl Owner {
         if take.array::<8>()? != MAGIC {
             return Err(DecodeError::Range("the magic of an owner record").into());
         }
-        let format = take.u32()?;
-        if format > FORMAT {
-            return Err(RecordError::Newer(format));
-        }
+        // Before the version, so that damage is not taken for a newer format: every later one ends in it too.
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(DecodeError::Short)?;
         if crc32c(body) != u32::from_le_bytes(*crc) {
             return Err(DecodeError::Range("the checksum of an owner record").into());
+        }
+        let format = take.u32()?;
+        if format > FORMAT {
+            return Err(RecordError::Newer(format));
         }
         let owner = take_owner(&mut take)?;
         let salt = take.array::<16>()?;
@@ -227,9 +228,20 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_version_is_damage_and_not_a_newer_format() {
+        let secrets = Secrets { shard: Key::new([2; 32]), handle: [3; 16] };
+        let mut bytes = owner().encode(&Key::new([1; 32]), &secrets, [5; 16]);
+        bytes[10] ^= 1;
+        assert!(matches!(Owner::decode(&bytes, &Key::new([1; 32])), Err(RecordError::Damaged(_))));
+    }
+
+    #[test]
     fn a_newer_record_is_told_as_such_whatever_follows() {
         let mut bytes = MAGIC.to_vec();
         bytes.put_u32(FORMAT + 1);
+        bytes.put(b"whatever");
+        let crc = crc32c(&bytes);
+        bytes.put_u32(crc);
         assert_eq!(Owner::decode(&bytes, &Key::new([1; 32])).unwrap_err(), RecordError::Newer(FORMAT + 1));
     }
 }
