@@ -6,8 +6,11 @@
 //! - [`servers`]: starts Tarn, the null server and NFS-Ganesha, each pinned, and ends them.
 //! - [`compare`]: several servers in turns, medians, and medians of paired ratios.
 //! - [`figures`]: the table of `docs/performance.md`.
+//! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
+//! - [`bend`]: a server that lies, which a run must find out.
 //! - It shares no code with the server it measures.
 
+pub mod bend;
 pub mod compare;
 pub mod content;
 pub mod drive;

@@ -25,6 +25,17 @@ enum Command {
     Meta(Meta),
     /// Run a workload: a documented load at one or several targets, each answer checked
     Run(tarn_bench::workload::cli::Arguments),
+    /// Relay to a server and bend what passes: a run must find it out
+    Bend {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        to: SocketAddr,
+        #[arg(long)]
+        fault: tarn_bench::bend::Fault,
+        #[arg(long, default_value_t = 1000)]
+        one_in: u64,
+    },
     /// Serve canned answers: the floor beside every figure
     NullServer {
         #[arg(long, default_value = "127.0.0.1:20490")]
@@ -256,6 +267,7 @@ fn hold(servers: &Servers) -> Outcome<()> {
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Meta(arguments) => meta(&arguments),
+        Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),

@@ -24,7 +24,7 @@ pub fn judge(cell: &Cell, valid: &Valid, quick: bool) -> Vec<String> {
         let off = operation.share - wanted;
         // Few operations keep no share by nature: so much of a point is chance.
         let share = wanted / 100.0;
-        let chance = 300.0 * (share * (1.0 - share) / operations.max(1.0)).sqrt();
+        let chance = 300.0 * (share * (1.0 - share) / operations.max(1.0)).sqrt() + 300.0 / operations.max(1.0);
         let allowed = valid.mix_points.max(if operations < FEW { chance } else { 0.0 });
         if off.abs() > allowed {
             let name = &operation.operation;

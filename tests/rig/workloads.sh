@@ -1,0 +1,47 @@
+#!/bin/bash
+# workloads.sh - every workload of the load generator in its quick form against a live server, each answer checked, with a
+# report; and a run against a server that lies ends with a failure and an invalid report.
+. "$(dirname "$0")/lib.sh"
+BENCH=${TARN_BENCH:-$TARGET/debug/tarn-bench}
+begin
+serve
+began=$SECONDS
+URL=nfs://127.0.0.1:2049$EXPORT
+
+quick() { # quick URL WORKLOAD NAME [flags]: prints what it says, leaves with what it leaves with
+    in_ns "$BENCH" run "$2" --target "$1" --json "$WORK/$3.json" --html "$WORK/$3.html" "${@:4}" >"$WORK/$3.txt" 2>&1
+}
+
+names=$("$BENCH" run list | awk '{print $1}')
+[ "$(wc -w <<<"$names")" -ge 15 ] || fail "the library has lost workloads: $names"
+for name in $names; do
+    quick "$URL" "$name" "$name" --quick || { cat "$WORK/$name.txt"; fail "$name"; }
+    points=$({ grep -o 'class="point"' "$WORK/$name.html" || true; } | wc -l)
+    cells=$(grep -c '"achieved"' "$WORK/$name.json")
+    [ "$cells" -lt 2 ] || [ "$points" -ge "$cells" ] || fail "$name: $points points in the plot for $cells cells"
+done
+[ -z "$(in_ns nfs-ls "nfs://127.0.0.1$EXPORT?nfsport=2049&mountport=2049" | grep tarn-bench || true)" ] ||
+    fail "a run has left its directory behind"
+took=$((SECONDS - began))
+
+# A relay in between lies; the run must say so.
+lies() { # lies FAULT ONE_IN PATTERN [flags]
+    in_ns "$BENCH" bend --listen 127.0.0.1:2050 --to 127.0.0.1:2049 --fault "$1" --one-in "$2" &
+    local relay=$!
+    sleep 0.3
+    if quick "nfs://127.0.0.1:2050$EXPORT?mountport=2049" oltp "$1" "${@:4}"; then
+        cat "$WORK/$1.txt"
+        fail "a server that lies ($1) was believed"
+    fi
+    pkill -P $relay 2>/dev/null || true
+    kill $relay 2>/dev/null || true
+    wait $relay 2>/dev/null || true
+    grep -q "$3" "$WORK/$1.txt" || { cat "$WORK/$1.txt"; fail "$1: the reason is not told"; }
+    grep -q '"valid": false' "$WORK/$1.json" || fail "$1: the report counts as valid"
+    grep -q 'class="invalid"' "$WORK/$1.html" || fail "$1: the page does not say that it is invalid"
+}
+lies corrupt 5000 "WRONG DATA" --quick
+lies forget 1000 "WRONG DATA" --quick
+lies die 20000 "no connection" --quick --patience 1
+lies stall 20000 "an operation took" --scale 0.01 --warm-up 0.2 --seconds 3
+echo "$(wc -w <<<"$names") workloads in $took s, every byte right; four lies found out"
