@@ -64,6 +64,13 @@ pub const TESTS: &[Test] = &[
         short: &[],
         long: &[],
     },
+    Test {
+        name: "workloads",
+        script: "workloads.sh",
+        needs: &["root", "ip", "ps", "nfs-ls"],
+        short: &[],
+        long: &[],
+    },
     Test { name: "kill-raw", script: "kill.sh", needs: NETWORK, short: &["raw", "5"], long: &["raw", "100"] },
     Test { name: "kill-kernel", script: "kill.sh", needs: GUEST, short: &["kernel", "5"], long: &["kernel", "50"] },
     Test { name: "kernel-restarts", script: "restarts.sh", needs: GUEST, short: &["4"], long: &["50"] },
