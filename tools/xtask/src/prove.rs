@@ -42,7 +42,7 @@ const OWN: &[(&str, Check)] =
     &[("simulation", simulation), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build)];
 
 /// All checks.
-pub fn names() -> Vec<&'static str> {
+fn names() -> Vec<&'static str> {
     OWN.iter().map(|(name, _)| *name).chain(rig::TESTS.iter().map(|test| test.name)).collect()
 }
 
