@@ -5,6 +5,7 @@
 //! - [`measure`]: processor time of a server, cores, the disk alone, the machine.
 //! - [`servers`]: starts Tarn, the null server and NFS-Ganesha, each pinned, and ends them.
 //! - [`compare`]: several servers in turns, medians, and medians of paired ratios.
+//! - [`scale`]: very many files, a very large directory, a very large file.
 //! - [`figures`]: the table of `docs/performance.md`.
 //! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
 //! - [`bend`]: a server that lies, which a run must find out.
@@ -20,6 +21,7 @@ pub mod measure;
 pub mod null;
 pub mod ort;
 pub mod report;
+pub mod scale;
 pub mod servers;
 pub mod stream;
 pub mod target;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tarn_bench::compare::{Rounds, Shape, compare};
 use tarn_bench::load::{Operation, Site};
 use tarn_bench::measure::{cpu, disk, machine};
+use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, null, space, tarn};
 use tarn_bench::target::Target;
 use tarn_bench::{Outcome, figures, report};
@@ -56,6 +57,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         document: Option<PathBuf>,
     },
+    #[command(flatten)]
+    Scale(scale::Command),
 }
 
 #[derive(Args)]
@@ -272,6 +275,7 @@ fn main() -> ExitCode {
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),
         Command::StartFigures { servers, how, document } => start_figures(&servers, how, document.as_deref()),
+        Command::Scale(command) => scale::run(&command),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
