@@ -3,20 +3,29 @@
 //! - A judge says whether it takes the bytes for valid; it never panics but when what it took does not survive
 //!   encoding.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_base::codec::{Decoded, Take};
+use futures::FutureExt;
+use tarn_base::codec::{Decoded, Put, Take};
 use tarn_base::crypto::Key as Secret;
 use tarn_base::ids::{Ino, Position, SegmentId, Uuid, VolumeId};
 use tarn_base::time::Time;
+use tarn_meta::mem::{MemDisk, MemOpener};
+use tarn_meta::{Batch, MetaOpener};
+use tarn_vfs::locks::{LockTable, Transition};
 use tarn_vfs::{Attr, Change, ClientId, Effect, FileType, OnceToken, Stability, VolumeSettings};
 
-use crate::entry::{DataChange, Entry, Payload, SessionChange};
-use crate::key::Key;
+use crate::entry::{DataChange, Entry, Payload, SessionChange, put_session, take_session};
+use crate::image::encode_image;
+use crate::key::{KEY_SIZE, Key};
+use crate::once::OnceTable;
 use crate::overlay::Generation;
 use crate::owner::{Claim, Owner, OwnerState, Secrets};
+use crate::recovery::Base;
 use crate::run::apply_data;
+use crate::session::Session;
 use crate::value::outcome::{put_effect, put_token, take_effect, take_token};
 use crate::value::{
     Bucket, CookieEntry, Cut, HashEntry, Inode, MapState, NotifyRecord, SaltRecord, ShardState, Usage, VolumeRecord,
@@ -47,6 +56,8 @@ pub const ALL: &[Decoder] = &[
     row("log-entry", entry, entry_samples),
     row("log-replay", replay, entry_samples),
     row("log-outcome", outcome, outcome_samples),
+    row("log-session", session, session_samples),
+    row("metadata-scan", scan, scan_samples),
     Decoder { checksum: true, ..row("owner-record", owner, owner_samples) },
 ];
 
@@ -330,6 +341,74 @@ fn outcome_samples() -> Vec<Vec<u8>> {
         })
     };
     vec![of(&Effect::default()), of(&effect())]
+}
+
+/// Session changes one after another, as recovery meets them, the last of which ends an image.
+fn session(bytes: &[u8]) -> bool {
+    let (session, once) = (Session::default(), OnceTable::default());
+    let (mut take, mut ended) = (Take::new(bytes), false);
+    while !take.rest().is_empty() {
+        let Ok(change) = take_session(&mut take) else { return false };
+        if session.replay(&change, Position(9), &once).is_err() {
+            return false;
+        }
+        ended = matches!(change, SessionChange::Image { last: true, .. });
+    }
+    ended
+}
+
+fn session_samples() -> Vec<Vec<u8>> {
+    let token = OnceToken { client: ClientId(7), number: 8, digest: 9 };
+    let image = encode_image(&LockTable::new(), &[(token, effect(), Position(5)), (token, effect(), Position(6))]);
+    let (first, rest) = image.split_at(30);
+    let piece = |piece, last, bytes: &[u8]| SessionChange::Image { piece, last, bytes: Bytes::copy_from_slice(bytes) };
+    let client = Bytes::from_static(b"client");
+    let released = encoded(|out| Transition::ClientReleased { client }.encode(out));
+    let sequences = [
+        vec![piece(0, true, &image)],
+        vec![
+            SessionChange::Outcome(token, Box::new(effect())),
+            SessionChange::Lock(released.into()),
+            piece(0, false, first),
+            piece(1, true, rest),
+        ],
+    ];
+    sequences
+        .map(|changes| encoded(|out| changes.iter().for_each(|change| put_session(out, change, &mut Vec::new()))))
+        .to_vec()
+}
+
+/// Keys, each with its value's length in 16 bits and its value: a whole store, read as an opening reads it.
+fn scan(bytes: &[u8]) -> bool {
+    let (mut take, mut changes) = (Take::new(bytes), BTreeMap::new());
+    while !take.rest().is_empty() {
+        let Ok(key) = take.array::<KEY_SIZE>() else { return false };
+        let Ok(value) = take.u16().and_then(|len| take.take(usize::from(len))) else { return false };
+        changes.insert(Bytes::copy_from_slice(&key), Some(Bytes::copy_from_slice(value)));
+    }
+    let reading = async {
+        let store = MemOpener::new(MemDisk::new()).open().await.ok()?;
+        store.commit(Batch { changes: changes.into_iter().collect() }).await.ok()?;
+        Base::read(&store.view()).await.ok()?
+    };
+    // In memory everything is ready at once.
+    reading.now_or_never().flatten().is_some()
+}
+
+fn scan_samples() -> Vec<Vec<u8>> {
+    let volume = VolumeId(1);
+    let entry = |out: &mut Vec<u8>, key: Key, value: &[u8]| {
+        out.put(&key.encode());
+        out.put_u16(value.len() as u16);
+        out.put(value);
+    };
+    let whole = encoded(|out| {
+        entry(out, Key::volume(volume), &volume_samples()[0]);
+        entry(out, Key::usage(volume), &usage_samples()[0]);
+        entry(out, Key { b: u64::MAX, ..Key::notify(7) }, &notify_samples()[0]);
+        entry(out, Key::shard(), &shard_samples()[0]);
+    });
+    vec![whole]
 }
 
 const MASTER: [u8; 32] = [1; 32];

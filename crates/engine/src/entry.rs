@@ -94,6 +94,14 @@ impl Encoded {
 }
 
 impl Entry {
+    /// The halves of what looks like a rename, for the mutant that logs it as two.
+    pub(crate) fn torn(&self) -> Option<(Entry, Entry)> {
+        let middle = self.keys.len() / 2;
+        let first = Entry { keys: self.keys[..middle].to_vec(), ..Entry::default() };
+        let rest = Entry { keys: self.keys[middle..].to_vec(), ..self.clone() };
+        (self.keys.len() >= 6 && self.data.is_empty()).then_some((first, rest))
+    }
+
     /// Whether it changes anything that belongs into the store, and not session state only.
     pub fn changes_store(&self) -> bool {
         !(self.keys.is_empty() && self.data.is_empty() && self.usage.is_empty() && self.discards.is_empty())
@@ -206,7 +214,7 @@ fn inode_stamps(key: &Key, value: &[u8], base: usize, stamps: &mut Vec<usize>) {
     }
 }
 
-fn put_session(out: &mut Vec<u8>, change: &SessionChange, stamps: &mut Vec<usize>) {
+pub(crate) fn put_session(out: &mut Vec<u8>, change: &SessionChange, stamps: &mut Vec<usize>) {
     match change {
         SessionChange::Outcome(token, effect) => {
             out.put_u8(1);
@@ -226,7 +234,7 @@ fn put_session(out: &mut Vec<u8>, change: &SessionChange, stamps: &mut Vec<usize
     }
 }
 
-fn take_session(take: &mut Take<'_>) -> Decoded<SessionChange> {
+pub(crate) fn take_session(take: &mut Take<'_>) -> Decoded<SessionChange> {
     Ok(match take.u8()? {
         1 => SessionChange::Outcome(take_token(take)?, Box::new(take_effect(take)?)),
         2 => SessionChange::Lock(take.owned(1 << 20)?),

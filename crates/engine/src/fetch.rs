@@ -98,7 +98,7 @@ impl Core {
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {
-            Some((last, _)) if !complete => Some(Key { b: last.b + 1, ..*last }),
+            Some((last, _)) if !complete => last.after(),
             _ => None,
         };
         Ok(PinnedRange { range: range.clone(), entries, until })

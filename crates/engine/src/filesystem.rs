@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
+use tarn_base::mutant;
 use tarn_vfs::*;
 
 use crate::core::Core;
@@ -25,10 +26,10 @@ impl FileSystem for Engine {
 
     fn write_verifier(&self) -> [u8; 8] {
         let shard = self.core.config.shard.to_be_bytes();
-        let incarnation = self.core.identity.incarnation.to_be_bytes();
+        let incarnation = if mutant::on(mutant::VERIFIER_CONSTANT) { 1 } else { self.core.identity.incarnation };
         let mut out = [0; 8];
         out[..4].copy_from_slice(&shard);
-        out[4..].copy_from_slice(&incarnation);
+        out[4..].copy_from_slice(&incarnation.to_be_bytes());
         out
     }
 
@@ -162,7 +163,7 @@ impl FileSystem for Engine {
 impl Core {
     /// Completes once `position` is on the log's medium.
     fn durable(self: &Arc<Self>, position: Position) -> Answer<()> {
-        if self.pending(position) == Position::ZERO {
+        if self.pending(position) == Position::ZERO || mutant::on(mutant::REPLY_BEFORE_APPEND) {
             return Answer::ok(());
         }
         let wait = self.log.wait(position);

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use tarn_base::codec::Put;
 use tarn_base::ids::Position;
-use tarn_vfs::{Event, LockInfo};
+use tarn_vfs::locks::LockTable;
+use tarn_vfs::{Effect, Event, LockInfo, OnceToken};
 use tarn_wal::LogError;
 
 use crate::core::Core;
 use crate::entry::{Entry, SessionChange};
-use crate::session::{IMAGE_VERSION, note_decision};
+use crate::session::{IMAGE_SIZE_MAX, IMAGE_VERSION, note_decision};
 use crate::value::outcome::{put_effect, put_token};
 
 /// Bytes of one piece of an image; within what an entry may hold.
@@ -22,6 +23,21 @@ const PIECE_SPARE: u64 = 16 << 10;
 pub struct Outcomes {
     pub written: usize,
     pub all: usize,
+}
+
+/// The image of these locks and outcomes, as [`crate::session::Session::replay`] takes it back in pieces.
+pub(crate) fn encode_image(table: &LockTable, outcomes: &[(OnceToken, Effect, Position)]) -> Vec<u8> {
+    let mut image = Vec::new();
+    image.put_u8(IMAGE_VERSION);
+    table.encode(&mut image);
+    image.put_u32(outcomes.len() as u32);
+    for (token, effect, position) in outcomes {
+        put_token(&mut image, token);
+        image.put_u64(position.0);
+        // Outcomes are stamped before they are remembered, so nothing is left open here.
+        put_effect(&mut image, effect, &mut Vec::new());
+    }
+    image
 }
 
 impl Core {
@@ -49,17 +65,11 @@ impl Core {
     pub fn append_session_image(&self, outcomes_max: usize) -> Result<(Position, Outcomes), LogError> {
         let table = self.session.table();
         let _gate = self.gate.write();
-        let mut image = Vec::new();
-        image.put_u8(IMAGE_VERSION);
-        table.encode(&mut image);
         let all = self.once.outcomes();
         let outcomes = &all[all.len().saturating_sub(outcomes_max)..];
-        image.put_u32(outcomes.len() as u32);
-        for (token, effect, position) in outcomes {
-            put_token(&mut image, token);
-            image.put_u64(position.0);
-            // Outcomes are stamped before they are remembered, so nothing is left open here.
-            put_effect(&mut image, effect, &mut Vec::new());
+        let image = encode_image(&table, outcomes);
+        if image.len() > IMAGE_SIZE_MAX {
+            return Err(LogError::Full);
         }
         if image.len() as u64 + image.len() as u64 / 8 + PIECE_SPARE > self.log.capacity() - self.log.used() {
             return Err(LogError::Full);

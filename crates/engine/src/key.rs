@@ -109,6 +109,14 @@ impl Key {
         Key::of(volume, map, Kind::Pointer, record)
     }
 
+    /// The first key after this one of its volume, partition and kind; `None` after the last.
+    pub fn after(&self) -> Option<Key> {
+        match self.b.checked_add(1) {
+            Some(b) => Some(Key { b, ..*self }),
+            None => Some(Key { a: self.a.checked_add(1)?, b: 0, ..*self }),
+        }
+    }
+
     pub fn encode(&self) -> [u8; KEY_SIZE] {
         let mut out = [0u8; KEY_SIZE];
         out[..4].copy_from_slice(&self.volume.0.to_be_bytes());

@@ -17,6 +17,7 @@ use std::task::Poll;
 
 use tarn_base::crypto::Key;
 use tarn_base::ids::{Position, Uuid};
+use tarn_base::mutant;
 use tarn_base::world::World;
 use tarn_meta::slate::{SlateOpener, SlateOptions};
 use tarn_meta::{Batch, MetaOpener, MetaStore};
@@ -291,7 +292,7 @@ fn plan(parts: &Parts, held: Held, options: &OpenOptions) -> Result<Plan, OpenEr
         (true, OwnerState::Open) => log.clean() && log.incarnation() == known,
         (false, _) => free && log.incarnation() == 0,
     };
-    let incarnation = if clean { known } else { known + 1 };
+    let incarnation = if clean || mutant::on(mutant::POSITION_REUSED) { known } else { known + 1 };
     if incarnation > Position::INCARNATION_MAX {
         return Err(OpenError::UsedUp);
     }

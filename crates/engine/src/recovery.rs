@@ -100,11 +100,11 @@ async fn scan(view: &Arc<dyn MetaView>, kind: Kind) -> Result<Vec<(Key, bytes::B
         let page = view.scan(&from.encode(), &to.encode(), PAGE).await?;
         for (bytes, value) in page.entries {
             let key = Key::decode(&bytes).ok_or_else(|| OpenError::Damaged(format!("a key of kind {kind:?}")))?;
-            from = Key { b: key.b + 1, ..key };
             out.push((key, value));
         }
-        if page.complete {
-            return Ok(out);
+        match out.last().and_then(|(last, _)| last.after()) {
+            Some(next) if !page.complete => from = next,
+            _ => return Ok(out),
         }
     }
 }

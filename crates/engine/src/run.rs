@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use tarn_base::ids::Position;
+use tarn_base::mutant;
 use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Reply, WriteSpeed};
 use tarn_wal::LogError;
 use tokio::sync::oneshot;
@@ -276,6 +277,14 @@ impl Core {
     /// `barrier`: what must be durable before its keys are shown, where that is not its own position.
     /// `reserved`: may use the log's reserve.
     pub fn append_gated(&self, entry: &Entry, barrier: Option<Position>, reserved: bool) -> Result<Position, LogError> {
+        if mutant::on(mutant::RENAME_IN_TWO_ENTRIES)
+            && let Some((first, rest)) = entry.torn()
+        {
+            self.append_gated(&first, barrier, reserved)?;
+            self.log.request_flush();
+            self.log.flush_now();
+            return self.append_gated(&rest, barrier, reserved);
+        }
         let mut encoded = entry.encode();
         let head = encoded.head.len();
         let write = |position: Position, out: &mut Vec<u8>| {

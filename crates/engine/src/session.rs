@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use tarn_base::codec::{Decoded, Take};
+use tarn_base::codec::{DecodeError, Decoded, Take};
 use tarn_base::ids::Position;
+use tarn_base::mutant;
 use tarn_vfs::EventSink;
 use tarn_vfs::locks::{Decision, LockTable, Transition};
 
@@ -17,6 +18,8 @@ use crate::entry::{Entry, SessionChange};
 use crate::value::outcome::{take_effect, take_token};
 
 pub const IMAGE_VERSION: u8 = 1;
+/// No image is longer: it is put together in memory. Some million outcomes and locks fit.
+pub const IMAGE_SIZE_MAX: usize = 1 << 30;
 
 /// The session state of a shard, but for the outcomes ([`crate::once`]).
 #[derive(Default)]
@@ -26,7 +29,35 @@ pub struct Session {
     grace_until: RwLock<Option<Duration>>,
     sink: OnceLock<Arc<dyn EventSink>>,
     /// Pieces of an image met in replay, until the last has come.
-    pieces: Mutex<Vec<u8>>,
+    pieces: Mutex<Pieces>,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    /// The number of the piece that must come next.
+    next: u32,
+    bytes: Vec<u8>,
+}
+
+impl Pieces {
+    /// Takes the next piece; gives the whole image with the last one.
+    ///
+    /// Pieces that do not continue what was begun are the end of an image whose beginning was trimmed with the frames
+    /// before: a whole one follows it.
+    fn take(&mut self, piece: u32, last: bool, bytes: &[u8]) -> Decoded<Option<Vec<u8>>> {
+        if piece == 0 || piece != self.next {
+            *self = Pieces::default();
+        }
+        if piece != self.next {
+            return Ok(None);
+        }
+        if self.bytes.len() + bytes.len() > IMAGE_SIZE_MAX {
+            return Err(DecodeError::Range("the image of session state"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.next = piece.checked_add(1).ok_or(DecodeError::Range("the image of session state"))?;
+        Ok(last.then(|| std::mem::take(self).bytes))
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -61,6 +92,7 @@ impl Session {
     /// Applies a change read back from the log.
     pub fn replay(&self, change: &SessionChange, position: Position, once: &crate::once::OnceTable) -> Decoded<()> {
         match change {
+            SessionChange::Outcome(..) if mutant::on(mutant::REPLY_NOT_REPLAYED) => {}
             SessionChange::Outcome(token, effect) => once.remember(token, (**effect).clone(), position),
             SessionChange::Lock(bytes) => {
                 let mut take = Take::new(bytes);
@@ -68,13 +100,8 @@ impl Session {
                 take.end()?;
             }
             SessionChange::Image { piece, last, bytes } => {
-                let mut pieces = self.pieces.lock();
-                if *piece == 0 {
-                    pieces.clear();
-                }
-                pieces.extend_from_slice(bytes);
-                if *last {
-                    let whole = std::mem::take(&mut *pieces);
+                let whole = self.pieces.lock().take(*piece, *last, bytes)?;
+                if let Some(whole) = whole {
                     self.restore(&whole, once)?;
                 }
             }
@@ -86,7 +113,7 @@ impl Session {
         let mut take = Take::new(image);
         let version = take.u8()?;
         if version != IMAGE_VERSION {
-            return Err(tarn_base::codec::DecodeError::Version(u32::from(version)));
+            return Err(DecodeError::Version(u32::from(version)));
         }
         let table = LockTable::decode(&mut take)?;
         let mut outcomes = Vec::new();
@@ -109,5 +136,23 @@ pub fn note_decision<T>(entry: &mut Entry, decision: &Decision<T>) {
         let mut bytes = Vec::new();
         transition.encode(&mut bytes);
         entry.session.push(SessionChange::Lock(bytes.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_an_image_only_from_the_first_to_the_last() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.take(0, true, b"whole"), Ok(Some(b"whole".to_vec())));
+        // Its beginning was trimmed.
+        assert_eq!(pieces.take(1, false, b"rest"), Ok(None));
+        assert_eq!(pieces.take(2, true, b"rest"), Ok(None));
+        // A crash came between.
+        assert_eq!(pieces.take(0, false, b"never "), Ok(None));
+        assert_eq!(pieces.take(0, false, b"the "), Ok(None));
+        assert_eq!(pieces.take(1, true, b"image"), Ok(Some(b"the image".to_vec())));
     }
 }

@@ -9,6 +9,8 @@
 mod admin;
 pub mod cli;
 pub mod config;
+#[doc(hidden)]
+pub mod decoders;
 pub mod exit;
 mod flush;
 mod front;

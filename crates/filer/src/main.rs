@@ -9,7 +9,7 @@ use tarn_filer::cli::Cli;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     // A server maps buffers anew all the time, and zeroing 2 MiB for each 1 MiB written took three quarters of the
     // time of a stream of writes. Where the kernel does not offer it, that is how it stays.
     let _ = rustix::thread::disable_transparent_huge_pages(true);

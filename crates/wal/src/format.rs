@@ -23,6 +23,9 @@ pub const FRAME_HEADER: usize = 96;
 /// No frame body is longer: the soft size plus one entry, with room to spare.
 pub const BODY_SIZE_MAX: u32 = 16 << 20;
 
+/// No log offset is beyond this and no ring is larger, so that sums of a few of them never overflow.
+pub const OFFSET_MAX: u64 = 1 << 60;
+
 const FLAG_CLEAN: u32 = 1;
 const MAC_AT: usize = SLOT_SIZE - 4 - 32;
 const CRC_AT: usize = SLOT_SIZE - 4;
@@ -151,6 +154,9 @@ impl Header {
         let (tail, trimmed) = (take.u64()?, Position(take.u64()?));
         let (end, last) = (take.u64()?, Position(take.u64()?));
         let key = WrappedKey { nonce: take.array()?, sealed: take.array()? };
+        if ring > OFFSET_MAX || end > OFFSET_MAX {
+            return Err(DecodeError::Range("the extent of a log"));
+        }
         if ring == 0 || ring % BLOCK != 0 || tail % BLOCK != 0 || end % BLOCK != 0 || end < tail || end - tail > ring {
             return Err(DecodeError::Range("the extent of a log"));
         }
@@ -165,6 +171,20 @@ impl Header {
             keys.mac(slot).iter().zip(mac).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
         })
     }
+}
+
+/// Puts MAC and checksum of a slot right.
+pub(crate) fn mend_header(slot: &mut [u8], keys: &LogKeys) {
+    let mac = keys.mac(slot);
+    slot[MAC_AT..CRC_AT].copy_from_slice(&mac);
+    let crc = crc32c(&slot[..CRC_AT]).to_le_bytes();
+    slot[CRC_AT..].copy_from_slice(&crc);
+}
+
+/// Puts the checksum of a frame's header right.
+pub(crate) fn mend_frame(head: &mut [u8; FRAME_HEADER]) {
+    let crc = crc32c(&head[..FRAME_HEADER - 4]).to_le_bytes();
+    head[FRAME_HEADER - 4..].copy_from_slice(&crc);
 }
 
 /// What stands before a frame's sealed body.
@@ -262,7 +282,7 @@ impl FrameHeader {
         {
             return Err(DecodeError::Range("a frame's positions"));
         }
-        if offset % BLOCK != 0 || durable > offset || len > BODY_SIZE_MAX {
+        if offset % BLOCK != 0 || offset > OFFSET_MAX || durable > offset || len > BODY_SIZE_MAX {
             return Err(DecodeError::Range("a frame's extent"));
         }
         Ok(FrameHeader { id, shard, first, entries, len, offset, durable, opening, body_crc, tag })

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use tarn_base::codec::DecodeError;
 use tarn_base::crypto::{Key, NONCE_SIZE};
 use tarn_base::ids::{Position, Uuid};
+use tarn_base::mutant;
 
 use crate::contract::{Entry, LogError, LogPlace};
 use crate::device::LogDevice;
@@ -264,7 +265,7 @@ impl Recovery {
         let previous = found.last;
         let continues = previous == Position::ZERO
             || frame.first.incarnation() > previous.incarnation()
-            || frame.first.0 == previous.0 + 1 && frame.first.incarnation() == previous.incarnation();
+            || frame.first.0.checked_sub(1) == Some(previous.0) && frame.first.incarnation() == previous.incarnation();
         if !continues {
             return Ok(Found::End("a frame does not continue the one before"));
         }
@@ -277,6 +278,9 @@ impl Recovery {
 
     /// Whether the log may end at `end`: not if that place was ever durable, or a later header is missing.
     fn judge_end(&self, header: &Header, end: u64, reason: &str) -> Result<(), LogError> {
+        if mutant::on(mutant::DAMAGE_READ_AS_TORN_TAIL) {
+            return Ok(());
+        }
         if end < header.end {
             return Err(damaged(end, &format!("{reason}, before the end that the header knows")));
         }
@@ -353,7 +357,8 @@ impl Recovery {
         };
         let next = self.first_position(incarnation, first_sequence, found.last)?;
         self.settle(&found)?;
-        let opening = self.ring.header().opening.checked_add(1);
+        let raised = u32::from(!mutant::on(mutant::NONCE_REUSED));
+        let opening = self.ring.header().opening.checked_add(raised);
         let opening =
             opening.ok_or_else(|| LogError::Refused("the log's openings are used up; make a new one".into()))?;
         self.ring.update_header(|header| {
@@ -375,7 +380,7 @@ impl Recovery {
             return refused("an incarnation or sequence is out of range");
         }
         let known = header.incarnation.max(last.incarnation());
-        if incarnation < known || (incarnation == known && !header.clean) {
+        if incarnation < known || (incarnation == known && !header.clean && !mutant::on(mutant::POSITION_REUSED)) {
             return refused("its incarnation is not new, and it was not closed cleanly");
         }
         let first = Position::new(incarnation, first_sequence);

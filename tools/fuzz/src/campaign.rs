@@ -3,6 +3,9 @@
 //! - A target ends with its first finding; the others go on.
 //! - A watchdog ends the program when an execution does not end: such a thread cannot be stopped.
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,10 +15,9 @@ use crate::chance::Chance;
 use crate::judge::{Fault, judge, shrink};
 use crate::memory;
 use crate::mutate;
+use crate::seeds;
 use crate::targets::Target;
 
-/// An execution that takes longer will never end.
-const HANG: Duration = Duration::from_secs(20);
 /// Longer inputs are named by their number only.
 const HEX_MAX: usize = 4096;
 
@@ -24,6 +26,8 @@ const HEX_MAX: usize = 4096;
 pub struct Limits {
     pub executions: Option<u64>,
     pub time: Option<Duration>,
+    /// An execution that takes longer will never end.
+    pub hang: Duration,
 }
 
 /// What a thread does at present: the watchdog's view.
@@ -40,6 +44,18 @@ struct Campaign {
     slots: Vec<Slot>,
     next: AtomicUsize,
     findings: Mutex<usize>,
+    /// Gets every result line too.
+    log: Option<File>,
+}
+
+impl Campaign {
+    fn say(&self, line: &str) {
+        println!("{line}");
+        if let Some(mut log) = self.log.as_ref() {
+            // It is there to be looked at later; the line has been said.
+            let _ = writeln!(log, "{line}");
+        }
+    }
 }
 
 static CAMPAIGN: OnceLock<Campaign> = OnceLock::new();
@@ -60,12 +76,12 @@ pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, number: u64, out: &m
 }
 
 /// Runs all `targets`, `jobs` at a time; gives the number of findings.
-pub fn run(targets: Vec<Target>, seed: u64, limits: Limits, jobs: usize) -> usize {
+pub fn run(targets: Vec<Target>, seed: u64, limits: Limits, jobs: usize, log: Option<File>) -> usize {
     let slots = (0..jobs).map(|_| Slot::default()).collect();
-    let campaign = Campaign { targets, seed, slots, next: AtomicUsize::new(0), findings: Mutex::new(0) };
+    let campaign = Campaign { targets, seed, slots, next: AtomicUsize::new(0), findings: Mutex::new(0), log };
     let campaign = CAMPAIGN.get_or_init(|| campaign);
     memory::on_absurd(absurd);
-    std::thread::spawn(|| watch(campaign));
+    std::thread::spawn(move || watch(campaign, limits.hang));
     std::thread::scope(|scope| {
         for job in 0..jobs {
             scope.spawn(move || {
@@ -82,13 +98,19 @@ pub fn run(targets: Vec<Target>, seed: u64, limits: Limits, jobs: usize) -> usiz
 
 /// One target, and its result line.
 fn one(campaign: &Campaign, job: usize, target: &Target, limits: Limits) {
-    let seeds = (target.seeds)();
+    let (mut seeds, committed) = ((target.seeds)(), seeds::committed(target.name));
     let slot = &campaign.slots[job];
     let index = campaign.targets.iter().position(|other| other.name == target.name).unwrap_or_default();
     slot.target.store(index + 1, Ordering::Relaxed);
     if let Some(problem) = stale(target, &seeds) {
         return tell(campaign, target, &problem);
     }
+    for input in &committed {
+        if let Err(fault) = judge(target, input) {
+            return tell(campaign, target, &format!("{fault}\n  with the committed seed {}", hex(input)));
+        }
+    }
+    seeds.extend(committed);
     let started = Instant::now();
     let (mut done, mut accepted, mut bytes) = (0u64, 0u64, Vec::new());
     while limits.executions.is_none_or(|most| done < most) && limits.time.is_none_or(|most| started.elapsed() < most) {
@@ -101,12 +123,23 @@ fn one(campaign: &Campaign, job: usize, target: &Target, limits: Limits) {
         done += 1;
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!(
+    campaign.say(&format!(
         "fuzz {:<20} ok     {done:>9} executions {:>5.1} % accepted {seconds:>6.1} s {:>8.0} ns each",
         target.name,
         accepted as f64 * 100.0 / done.max(1) as f64,
         seconds * 1e9 / done.max(1) as f64,
-    );
+    ));
+}
+
+/// The targets that a log says have passed with `executions` or more.
+pub fn passed(log: &str, executions: u64) -> BTreeSet<&str> {
+    let name = |line| match str::split_whitespace(line).collect::<Vec<_>>()[..] {
+        ["fuzz", name, "ok", count, "executions", ..] => {
+            count.parse::<u64>().is_ok_and(|count| count >= executions).then_some(name)
+        }
+        _ => None,
+    };
+    log.lines().filter_map(name).collect()
 }
 
 /// Seeds must be valid: a target whose seeds are refused tests nothing.
@@ -122,7 +155,7 @@ fn stale(target: &Target, seeds: &[Vec<u8>]) -> Option<String> {
 }
 
 fn tell(campaign: &Campaign, target: &Target, problem: &str) {
-    println!("fuzz {:<20} FAILED {problem}", target.name);
+    campaign.say(&format!("fuzz {:<20} FAILED {problem}", target.name));
     *campaign.findings.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
 }
 
@@ -136,7 +169,7 @@ fn finding(target: &Target, seed: u64, number: u64, input: &[u8], fault: &Fault)
 }
 
 /// Ends the program if an execution does not end.
-fn watch(campaign: &Campaign) {
+fn watch(campaign: &Campaign, hang: Duration) {
     let mut before = vec![((0, 0), Instant::now()); campaign.slots.len()];
     loop {
         std::thread::sleep(Duration::from_secs(1));
@@ -144,8 +177,8 @@ fn watch(campaign: &Campaign) {
             let now = (slot.target.load(Ordering::Relaxed), slot.number.load(Ordering::Relaxed));
             if now != *seen || now.0 == 0 {
                 (*seen, *since) = (now, Instant::now());
-            } else if since.elapsed() > HANG {
-                name(campaign, slot, &format!("has not ended after {} s", HANG.as_secs()));
+            } else if since.elapsed() > hang {
+                name(campaign, slot, &format!("has not ended after {} s", hang.as_secs()));
                 std::process::exit(1);
             }
         }
@@ -164,11 +197,11 @@ fn name(campaign: &Campaign, slot: &Slot, problem: &str) {
     let target = slot.target.load(Ordering::Relaxed).checked_sub(1).and_then(|index| campaign.targets.get(index));
     let (Some(target), number) = (target, slot.number.load(Ordering::Relaxed)) else { return };
     let (seed, name) = (campaign.seed, target.name);
-    println!(
+    campaign.say(&format!(
         "fuzz {name:<20} FAILED {problem}\n  replay: tarn-fuzz --target {name} --seed {seed} --execution {number}"
-    );
+    ));
     let mut bytes = Vec::new();
-    input(target, &(target.seeds)(), seed, number, &mut bytes);
+    input(target, &seeds::bases(target), seed, number, &mut bytes);
     if bytes.len() <= HEX_MAX {
         println!("  input: tarn-fuzz --target {name} --seed {seed} --input {}", hex(&bytes));
     }
@@ -199,8 +232,8 @@ mod tests {
     fn every_target_takes_its_own_seeds_and_survives_a_thousand_inputs() {
         crate::judge::catch_panics();
         for target in crate::targets::all() {
-            let seeds = (target.seeds)();
-            assert_eq!(stale(&target, &seeds), None, "{}", target.name);
+            assert_eq!(stale(&target, &(target.seeds)()), None, "{}", target.name);
+            let seeds = seeds::bases(&target);
             let mut bytes = Vec::new();
             for number in 0..1000 {
                 input(&target, &seeds, 1, number, &mut bytes);
@@ -209,6 +242,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_passed_is_read_from_a_log() {
+        let log = "fuzz config    ok     500 executions  10 % accepted\nfuzz xdr FAILED 500 executions\n\
+                   fuzz key-hint  ok     499 executions\n";
+        assert_eq!(passed(log, 500).into_iter().collect::<Vec<_>>(), ["config"]);
     }
 
     #[test]

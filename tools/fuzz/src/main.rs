@@ -4,13 +4,17 @@
 //!   that damage gets behind them.
 //! - One line a target; status 1 on a finding, which is named with what replays it.
 
+mod broken;
 mod campaign;
 mod chance;
 mod judge;
 mod memory;
 mod mutate;
+mod seeds;
 mod targets;
 
+use std::fs::OpenOptions;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -46,6 +50,15 @@ struct Arguments {
     /// Targets at once
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// Write result lines to the end of this file too, and leave out targets that passed in it with as many executions
+    #[arg(long, requires = "executions")]
+    log: Option<PathBuf>,
+    /// Seconds after which an execution that has not ended never will
+    #[arg(long, default_value_t = 20)]
+    hang_seconds: u64,
+    /// Take targets that are broken on purpose instead: each must fail
+    #[arg(long, hide = true)]
+    broken: bool,
     /// Print the names of the targets and leave
     #[arg(long)]
     list: bool,
@@ -67,7 +80,9 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let chosen = |target: &Target| {
         arguments.target.is_empty() || arguments.target.iter().any(|name| target.name.starts_with(name.as_str()))
     };
-    let targets: Vec<Target> = targets::all().into_iter().filter(chosen).collect();
+    let all = if arguments.broken { broken::targets() } else { targets::all() };
+    seeds::check(&all)?;
+    let mut targets: Vec<Target> = all.into_iter().filter(chosen).collect();
     if targets.is_empty() {
         return Err("no target is called so; see --list".to_owned());
     }
@@ -82,16 +97,25 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let seed = arguments.seed.unwrap_or_else(fresh);
     if let Some(number) = arguments.execution {
         let mut input = Vec::new();
-        campaign::input(&targets[0], &(targets[0].seeds)(), seed, number, &mut input);
+        campaign::input(&targets[0], &seeds::bases(&targets[0]), seed, number, &mut input);
         return replay(&targets[0], &input);
     }
-    let jobs = arguments.jobs.clamp(1, targets.len());
+    let mut log = None;
+    if let (Some(path), Some(executions)) = (&arguments.log, arguments.executions) {
+        let before = std::fs::read_to_string(path).unwrap_or_default();
+        let passed = campaign::passed(&before, executions);
+        targets.retain(|target| !passed.contains(target.name));
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        log = Some(opened.map_err(|error| format!("{}: {error}", path.display()))?);
+    }
+    let jobs = arguments.jobs.clamp(1, targets.len().max(1));
     let seconds = arguments.seconds.or(arguments.executions.is_none().then_some(60.0));
-    let share = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0) * jobs as f64 / targets.len() as f64);
-    let limits = Limits { executions: arguments.executions, time: seconds.map(share) };
+    let share = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0) * jobs as f64 / targets.len().max(1) as f64);
+    let hang = Duration::from_secs(arguments.hang_seconds);
+    let limits = Limits { executions: arguments.executions, time: seconds.map(share), hang };
     let count = targets.len();
     println!("fuzz: {count} targets, seed {seed}");
-    let findings = campaign::run(targets, seed, limits, jobs);
+    let findings = campaign::run(targets, seed, limits, jobs, log);
     println!("fuzz: {} passed, {findings} failed", count - findings);
     Ok(findings)
 }

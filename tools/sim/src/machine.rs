@@ -11,6 +11,7 @@ use tarn_base::world::World;
 use tarn_engine::{Engine, MetaFactory, OpenOptions, Parts, VolumeSpec, slate};
 use tarn_meta::mem::{MemDisk, MemOpener};
 use tarn_meta::slate::SlateOptions;
+use tarn_store::Store;
 use tarn_store::fault::FaultStore;
 use tarn_store::memory::MemoryStore;
 use tarn_vfs::{FileSystem, VolumeSettings};
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 
 use crate::chance::Chance;
 use crate::chaos::Chaos;
+use crate::check::nonces::{Nonces, NotedDevice, NotedStore};
 use crate::late::LateStore;
 use crate::plan::Plan;
 use crate::tracker::Tracker;
@@ -52,7 +54,8 @@ pub struct Machine {
     pub meta: MemDisk,
     world: World,
     config: tarn_engine::Config,
-    store: Arc<FaultStore>,
+    store: Arc<dyn Store>,
+    pub nonces: Arc<Nonces>,
     bends: Bends,
     log_bytes: u64,
     chance: Chance,
@@ -68,7 +71,9 @@ impl Machine {
         let world = World { clock: clock.clone(), random, spawn: tasks.clone() };
         let memory = Arc::new(MemoryStore::new(clock.clone()));
         let late = Arc::new(LateStore::new(memory.clone(), Chance::new(plan.seed, "late"), plan.store_ms));
+        let nonces = Arc::new(Nonces::default());
         let store = Arc::new(FaultStore::new(late, clock, chaos.clone()));
+        let store = Arc::new(NotedStore(store, nonces.clone()));
         let meta = MemDisk::new();
         meta.set_commit_hook(Some(chaos.commits()));
         let points = chaos.clone();
@@ -82,6 +87,7 @@ impl Machine {
             world,
             config,
             store,
+            nonces,
             bends,
             log_bytes: plan.log_bytes,
             chance,
@@ -100,6 +106,25 @@ impl Machine {
         std::mem::replace(&mut self.disk, blank)
     }
 
+    /// Another machine with the same bucket and a blank disk, beside this one.
+    pub fn rival(&mut self) -> Machine {
+        let tasks = Arc::new(self.tasks.of_another_machine());
+        Machine {
+            disk: FaultyDisk::new(self.log_bytes, self.chance.next()),
+            world: World { spawn: tasks.clone(), ..self.world.clone() },
+            tasks,
+            memory: self.memory.clone(),
+            meta: self.meta.clone(),
+            config: self.config.clone(),
+            store: self.store.clone(),
+            nonces: self.nonces.clone(),
+            bends: self.bends.clone(),
+            log_bytes: self.log_bytes,
+            chance: Chance::new(self.chance.next(), "rival"),
+            flush_ms: self.flush_ms,
+        }
+    }
+
     fn parts(&self) -> Parts {
         let disk = self.meta.clone();
         let meta: MetaFactory = match self.bends.slate {
@@ -110,8 +135,8 @@ impl Machine {
             world: self.world.clone(),
             store: self.store.clone(),
             meta,
-            log: (self.bends.device)(self.disk.device()),
-            master: Key::new([7; 32]),
+            log: (self.bends.device)(Arc::new(NotedDevice(self.disk.device(), self.nonces.clone()))),
+            master: master(),
             config: self.config.clone(),
         }
     }
@@ -147,6 +172,11 @@ impl Machine {
         self.disk.crash();
         panicked
     }
+}
+
+/// The master key of the world.
+pub fn master() -> Key {
+    Key::new([7; 32])
 }
 
 /// A first volume, or a further one.

@@ -59,6 +59,9 @@ struct Run {
     /// The first seed; a fresh one if not given
     #[arg(long, conflicts_with = "seed")]
     start: Option<u64>,
+    /// Begin no further history after one that failed
+    #[arg(long)]
+    first: bool,
     /// Histories run at once
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -84,7 +87,7 @@ impl Run {
     }
 }
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let run = match Program::parse().command {
         Command::Run(run) => run,
         Command::Flips(Flips { flips, seed, jobs, only }) => {
@@ -147,6 +150,9 @@ fn many(run: &Run) -> bool {
                         tally.add(&told);
                     }
                     if let Some(failure) = &told.failure {
+                        if run.first {
+                            next.fetch_max(run.seeds, Ordering::Relaxed);
+                        }
                         conclude(&told, run);
                         if let Ok(mut failures) = failures.lock() {
                             failures.insert(told.seed, failure.property.to_owned());

@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use tarn_base::ids::Position;
 use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
 use tarn_vfs::op::{Data, Op, Slot};
-use tarn_vfs::{Caller, CreateMode, FileSystem, Node, SetAttr, Stability, WriteSpeed};
+use tarn_vfs::{Caller, CreateMode, FileSystem, Lock, Node, SetAttr, Stability, WriteSpeed};
 use tarn_wal::faulty::FaultyDisk;
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ use crate::coverage::Coverage;
 use crate::failure::{Checked, Failure};
 use crate::front::Front;
 use crate::front::wire::Handles;
-use crate::machine::{Bends, Machine, volume};
+use crate::machine::{Bends, Machine, master, volume};
 use crate::pairs::Pairs;
 use crate::plan::{CLOSING_POINTS, CREATING_POINTS, DeviceFault, Ending, LifePlan, OPENING_POINTS, Plan};
 use crate::remote::{self, Remote};
@@ -89,6 +89,8 @@ struct Story {
     machine: Machine,
     knowledge: Knowledge,
     chance: Chance,
+    /// Decides what the checks spoil.
+    spoiler: Chance,
     verifiers: Verifiers,
     crashes: u64,
     /// Attempts to open that were crashed or failed, since the last that succeeded.
@@ -160,7 +162,7 @@ impl Story {
             promised: Cell::new(Position::ZERO),
             operations: Cell::new(0),
         };
-        let chance = Chance::new(plan.seed, "story");
+        let (chance, spoiler) = (Chance::new(plan.seed, "story"), Chance::new(plan.seed, "spoiler"));
         let verifiers = Verifiers::default();
         Story {
             plan,
@@ -171,6 +173,7 @@ impl Story {
             machine,
             knowledge,
             chance,
+            spoiler,
             verifiers,
             crashes: 0,
             failed_since: 0,
@@ -202,6 +205,7 @@ impl Story {
                 self.verify(&opened).await?;
             }
             end = self.live(&opened, number, &plan).await?;
+            self.machine.nonces.check()?;
             let stored = opened.engine.status().stored;
             if end == End::Saved && plan.moves {
                 self.event("machine", format_args!("is replaced; the bucket alone goes on"));
@@ -511,7 +515,8 @@ impl Story {
     async fn crash(&mut self) -> Checked {
         self.crashes += 1;
         self.event("power", format_args!("is cut; {} was promised", self.knowledge.promised.get()));
-        no_panics(self.machine.cut_power().await)
+        no_panics(self.machine.cut_power().await)?;
+        check::damage::check(&self.machine.disk, &master(), &mut self.spoiler)
     }
 
     /// The process ends, the machine goes on.
@@ -537,11 +542,16 @@ impl Story {
             return Err(Failure::new("promise", expected, recovered.to_string()));
         };
         tracker.model.restore(&model);
-        let holders: Vec<Bytes> =
-            tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock.owner.client).collect();
+        let held: Vec<Lock> =
+            tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock).collect();
+        let holders: Vec<Bytes> = held.iter().map(|lock| lock.owner.client.clone()).collect();
         if self.left_behind.take().is_some() || taken {
             self.coverage.hit("endings", if taken { "taken over" } else { "moved" });
             check::locks::told(&*opened.fs, &holders)?;
+            let twin =
+                |lock: &Lock| self.knowledge.pairs.borrow().twin(lock.node).map(|node| Lock { node, ..lock.clone() });
+            let held: Vec<Lock> = held.iter().filter_map(twin).collect();
+            check::grace::check(&*opened.fs, &held).await?;
             self.knowledge.past.borrow_mut().clear();
             self.knowledge.unanswered.borrow_mut().clear();
             tracker.model.lose_session_state();
@@ -627,6 +637,9 @@ impl Story {
         let opened = self.open(&plan, end).await?;
         self.verify(&opened).await?;
         self.settled(&opened).await?;
+        if self.spoiler.percent(30) {
+            return self.usurp(&opened).await;
+        }
         let last = opened.engine.log().appended();
         let closed = opened.engine.close().await;
         closed.map_err(|error| Failure::new("closing", "a clean stop in calm", error.to_string()))?;
@@ -669,6 +682,27 @@ impl Story {
             done.map_err(|error| Failure::new("settling", "a checkpoint in calm", error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Another node takes the store while its owner works; that one answers nothing any more, the other everything.
+    async fn usurp(&mut self, former: &Opened) -> Checked {
+        let failed = |what: String| Failure::new("deposed", "a store that is taken", what);
+        let done = former.engine.checkpoint().await;
+        done.map_err(|error| failed(error.to_string()))?;
+        self.event("machine", format_args!("works on while another takes the store"));
+        self.coverage.hit("endings", "taken from a living owner");
+        let mut rival = self.machine.rival();
+        let (engine, report) = rival.open(None, true).await.map_err(|error| failed(error.to_string()))?;
+        self.event("machine", format_args!("opened by another: {report:?}"));
+        let (root, model_root) = {
+            let pairs = self.knowledge.pairs.borrow();
+            (pairs.engine[&Slot(0)], pairs.model[&Slot(0)])
+        };
+        check::deposed::check(&*former.fs, root).await?;
+        let model = self.knowledge.tracker.model.snapshot();
+        check::tree::check(&*rival.file_system(&engine), root, &model, model_root).await?;
+        self.kill().await?;
+        no_panics(rival.tasks.kill().await)
     }
 
     /// Checkpoint, reclaim, and what must hold then.

@@ -6,6 +6,7 @@
 
 mod check;
 mod fuzz;
+mod mutants;
 mod prove;
 mod sim;
 mod source;
@@ -31,6 +32,8 @@ enum Command {
     Test(test::Arguments),
     /// Simulated histories; `--seed N` replays and prints one
     Sim(sim::Arguments),
+    /// Planted bugs, and which check catches each
+    Mutants(mutants::Arguments),
     /// Damaged bytes for every decoder
     Fuzz(fuzz::Arguments),
     /// The long evidence, resumable, one result line a check
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&workspace, &arguments),
         Command::Test(arguments) => test::run(&workspace, &arguments),
         Command::Sim(arguments) => sim::run(&workspace, &arguments),
+        Command::Mutants(arguments) => mutants::run(&workspace, &arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Prove(arguments) => prove::run(&workspace, &arguments),
     };

@@ -39,7 +39,7 @@ type Check = fn(&Workspace) -> Outcome;
 
 /// The checks that are not tests with real clients.
 const OWN: &[(&str, Check)] =
-    &[("simulation", simulation), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build)];
+    &[("simulation", simulation), ("mutants", mutants), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build)];
 
 /// All checks.
 fn names() -> Vec<&'static str> {
@@ -118,6 +118,11 @@ fn flips(workspace: &Workspace) -> Outcome {
         true => Ok(format!("{FLIPS} flipped bits, none of them served")),
         false => Err("a flipped bit was served or went unnoticed; it is named above".to_owned()),
     }
+}
+
+fn mutants(workspace: &Workspace) -> Outcome {
+    let count = crate::mutants::all(workspace)?;
+    Ok(format!("{count} caught within {} seeds each", crate::mutants::SEEDS))
 }
 
 fn fuzz(workspace: &Workspace) -> Outcome {

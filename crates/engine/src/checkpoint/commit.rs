@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::SegmentId;
-use tarn_data::object_name;
+use tarn_base::mutant;
+use tarn_data::{SegmentState, SegmentValue, object_name};
 use tarn_meta::{Batch, MetaStore};
 
 use super::collect::{Collected, damaged};
 use super::pack::{Packed, RESERVE};
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
-use crate::key::{Key, Kind};
+use crate::key::{Key, Kind, segment_id};
 use crate::overlay::Closed;
 use crate::value::ShardState;
 
@@ -46,9 +47,20 @@ impl Keeper {
             Ok::<_, CheckpointError>(table.finish())
         };
         let state = self.next_state(turn, closed, finally);
+        if mutant::on(mutant::TRIM_TOO_EARLY) {
+            self.trim(closed.last).await?;
+        }
         let committed = match built.await {
             Ok(segments) => {
-                let batch = batch(closed, &collected, &packed, segments, &state);
+                if mutant::on(mutant::DELETED_BEFORE_BATCH) {
+                    self.delete_at_once(&segments).await;
+                }
+                let mut batch = batch(closed, &collected, &packed, segments, &state);
+                if mutant::on(mutant::RENAME_IN_TWO_BATCHES) {
+                    // The shard's state, which says P, sorts first.
+                    let rest = batch.changes.split_off(batch.changes.len() / 2);
+                    self.commit(turn, std::mem::replace(&mut batch, Batch { changes: rest }), state.clone()).await?;
+                }
                 self.commit(turn, batch, state).await
             }
             Err(error) => Err(error),
@@ -84,6 +96,16 @@ impl Keeper {
         turn.trimmed = closed.last;
         self.trim(closed.last).await?;
         Ok(done)
+    }
+
+    /// Deletes what the batch is about to condemn, for the mutant that does not wait for it.
+    async fn delete_at_once(&self, segments: &BTreeMap<Key, Option<Bytes>>) {
+        for (key, value) in segments {
+            let value = value.as_ref().and_then(|value| SegmentValue::decode(value).ok());
+            if value.is_some_and(|value| matches!(value.state, SegmentState::Condemned { .. })) {
+                let _ = self.core.segments.store.delete(&object_name(segment_id(key.a))).await;
+            }
+        }
     }
 
     /// The shard's state with this generation in the store.
@@ -145,7 +167,7 @@ impl Keeper {
         loop {
             self.core.config.crash_point("before opening the metadata store again").await;
             match self.ready(turn).await {
-                Ok(_) if turn.state == state => return Ok(()),
+                Ok(_) if turn.state == state && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) => return Ok(()),
                 Ok(_) => return Err(error.into()),
                 Err(CheckpointError::Deposed) => return Err(CheckpointError::Deposed),
                 Err(again) => {

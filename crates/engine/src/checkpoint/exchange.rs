@@ -4,6 +4,7 @@
 //! - What is alive of session state is durable at the log's head before anything is trimmed (engine rule 10).
 
 use tarn_base::ids::Position;
+use tarn_base::mutant;
 use tarn_wal::LogError;
 
 use super::collect::Collected;
@@ -26,6 +27,9 @@ impl Keeper {
         let _pause = self.core.exchange_pause.write().await;
         let caches = &self.core.caches.keys;
         for (key, value) in collected.keys {
+            if mutant::on(mutant::NEGATIVE_KEPT) && caches.get(&key).is_some_and(|cached| cached.is_none()) {
+                continue;
+            }
             caches.insert(key, value);
         }
         for (key, pointer) in packed.pointers {

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tarn_base::ids::Position;
+use tarn_base::mutant;
 use tarn_data::Salt;
 use tarn_meta::{MetaError, MetaOpener, MetaStore};
 use tarn_store::StoreError;
@@ -292,7 +293,7 @@ impl Keeper {
         self.core.config.crash_point("checkpoint begins").await;
         self.ready(turn).await?;
         let mut undecided = std::mem::take(&mut turn.undecided);
-        if turn.state.position >= closed.last {
+        if turn.state.position >= closed.last && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) {
             // A batch whose answer was lost: it is there.
             return self.adopt(turn, generation.number, closed).await;
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, Uuid, VolumeId};
+use tarn_base::mutant;
 use tarn_data::{Compression, RecordPointer, SegmentBuilder, SegmentValue};
 use tarn_store::{PutMode, StoreError};
 use tarn_vfs::CompressionSetting;
@@ -138,6 +139,10 @@ impl<'a> Packer<'a> {
         for family in families {
             self.put(family);
         }
+        if mutant::on(mutant::BATCH_BEFORE_SEGMENTS) {
+            let late = std::mem::take(&mut self.puts).for_each(|_| std::future::ready(()));
+            self.keeper.core.world.spawn.spawn("late segments", Box::pin(late));
+        }
         if let Err(error) = self.wait_below(1).await {
             return Err(self.abandon(error).await);
         }
@@ -149,6 +154,9 @@ impl<'a> Packer<'a> {
     pub async fn abandon(mut self, error: CheckpointError) -> CheckpointError {
         while self.puts.next().await.is_some() {}
         self.keeper.forget(&self.packed);
+        if mutant::on(mutant::TIMEOUT_TAKEN_AS_FAILED) && self.drawn.pop().is_some() {
+            self.turn.next_segment -= 1;
+        }
         self.turn.given_up.append(&mut self.drawn);
         error
     }

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use tarn_base::ids::Ino;
+use tarn_base::mutant;
 use tarn_data::RecordPointer;
 use tarn_vfs::posix::atime_due;
 use tarn_vfs::{Errno, Node};
@@ -110,7 +111,7 @@ pub fn set_size(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode, s
     if keep != 0 {
         let record = size >> inode.record_bits;
         let counts = has_data(tx, volume, ino, inode, cuts.as_ref(), record)?;
-        if counts {
+        if counts && !mutant::on(mutant::TRUNCATED_TAIL_SHOWN) {
             let zeros = Payload::Zero((inode.record_size() - keep) as u32);
             write_record(tx, volume, ino, inode, cuts.as_ref(), (record, keep as u32), zeros)?;
         }

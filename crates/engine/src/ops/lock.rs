@@ -3,6 +3,7 @@
 //! A decision, its transitions and what the bucket must know of it are one entry; the table is held meanwhile.
 
 use bytes::Bytes;
+use tarn_base::mutant;
 use tarn_vfs::locks::{Decision, Transition};
 use tarn_vfs::{Errno, FileType, Lock, LockOutcome, LockOwner, LockRange, LockRequest, Node};
 
@@ -51,6 +52,10 @@ impl Operation for TakeLock {
     fn run(&self, tx: &mut Tx<'_>) -> Step<LockOutcome> {
         check_file(tx, self.request.lock.node)?;
         let in_grace = tx.core.session.in_grace(tx.core.world.clock.steady());
+        let in_grace = in_grace && !mutant::on(mutant::LOCK_GRANTED_IN_GRACE);
+        if self.request.reclaim && mutant::on(mutant::RECLAIM_REFUSED) {
+            return Err(Errno::Grace.into());
+        }
         let decision = tx.table().decide_lock(&self.request, in_grace)?;
         Ok(take(tx, decision))
     }

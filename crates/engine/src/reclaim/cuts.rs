@@ -213,10 +213,10 @@ impl Reclaim {
                 done.pointers += removed.removed;
                 left += removed.left;
             }
-            if page.complete {
-                return Ok(left == 0);
+            match last.b.checked_add(1) {
+                Some(next) if !page.complete => at = next,
+                _ => return Ok(left == 0),
             }
-            at = last.b + 1;
         }
     }
 

@@ -31,11 +31,16 @@ pub fn read(path: &Path) -> Outcome<Option<Key>> {
     }
     let mut text = Zeroizing::new(Vec::with_capacity(128));
     (&file).take(128).read_to_end(&mut text).map_err(|error| unreadable(&error.to_string()))?;
-    let bytes = Zeroizing::new(data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).unwrap_or_default());
-    match <[u8; 32]>::try_from(bytes.as_slice()) {
-        Ok(bytes) => Ok(Some(Key::new(bytes))),
-        Err(_) => Err(unreadable("it does not hold 64 hexadecimal digits")),
+    match decode(&text) {
+        Some(key) => Ok(Some(key)),
+        None => Err(unreadable("it does not hold 64 hexadecimal digits")),
     }
+}
+
+/// The key that the text of a file is.
+pub(crate) fn decode(text: &[u8]) -> Option<Key> {
+    let bytes = Zeroizing::new(data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).unwrap_or_default());
+    <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Key::new)
 }
 
 /// Makes the file at `path`, durably; [`Stop::KeyPresent`] if something is there.

@@ -17,6 +17,10 @@ use crate::exit::{Outcome, Stop};
 pub const NAME: &str = "key-hint";
 const FORMAT: u32 = 1;
 const AAD: &[u8] = b"tarn passphrase 1";
+/// Costs that are paid at most: sixteen times the memory and five times the passes that are written today.
+const MEMORY_KIB_MAX: u32 = 1 << 20;
+const PASSES_MAX: u32 = 16;
+const LANES_MAX: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Hint {
@@ -70,6 +74,16 @@ impl Hint {
         <[u8; 32]>::try_from(plain.as_slice()).map(Key::new).map_err(|_| wrong())
     }
 
+    /// The hint that an object is, of whatever format: what stands behind the number 1 is read only if it is that.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Hint, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// Whether the costs of unwrapping are such that somebody would pay them.
+    pub(crate) fn has_fair_costs(&self) -> bool {
+        self.passphrase.as_ref().is_some_and(|wrapped| costs(wrapped).is_ok())
+    }
+
     /// The hint in `store`, called `shown`; none if there is none.
     pub async fn read(store: &dyn Store, shown: &str) -> Outcome<Option<Hint>> {
         let failed = |reason: String| Stop::StoreFailed { url: shown.to_owned(), reason };
@@ -78,7 +92,7 @@ impl Hint {
             Err(StoreError::NotFound(_)) => return Ok(None),
             Err(error) => return Err(failed(error.to_string())),
         };
-        let hint: Hint = serde_json::from_slice(&bytes)
+        let hint = Hint::decode(&bytes)
             .map_err(|error| failed(format!("object {NAME} is damaged ({error}); restore it, or remove it")))?;
         if hint.format > FORMAT {
             return Err(Stop::NewerFormat { path: format!("{shown}/{NAME}").into(), found: hint.format.to_string() });
@@ -109,20 +123,24 @@ fn hex(bytes: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(bytes)
 }
 
-/// The wrapping key of `passphrase`; the costs come from the store, so they are bounded first.
-fn stretch(passphrase: &str, wrapped: &Wrapped) -> Outcome<Key> {
+/// Salt and costs; they come from the store, so they are bounded before anything is paid.
+fn costs(wrapped: &Wrapped) -> Outcome<(Vec<u8>, argon2::Params)> {
     let wrong = |reason: String| Stop::OpenFailed(format!("object {NAME} is damaged ({reason}); restore it"));
     let salt = data_encoding::HEXLOWER.decode(wrapped.salt.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-    if wrapped.memory_kib > 4 << 20 || wrapped.passes > 64 || wrapped.lanes > 64 {
+    if wrapped.memory_kib > MEMORY_KIB_MAX || wrapped.passes > PASSES_MAX || wrapped.lanes > LANES_MAX {
         return Err(wrong("its costs are out of range".to_owned()));
     }
-    let params = argon2::Params::new(wrapped.memory_kib, wrapped.passes, wrapped.lanes, Some(32))
-        .map_err(|error| wrong(error.to_string()))?;
+    let params = argon2::Params::new(wrapped.memory_kib, wrapped.passes, wrapped.lanes, Some(32));
+    Ok((salt, params.map_err(|error| wrong(error.to_string()))?))
+}
+
+/// The wrapping key of `passphrase`.
+fn stretch(passphrase: &str, wrapped: &Wrapped) -> Outcome<Key> {
+    let (salt, params) = costs(wrapped)?;
     let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let mut out = Zeroizing::new([0u8; 32]);
-    hasher
-        .hash_password_into(passphrase.as_bytes(), &salt, out.as_mut_slice())
-        .map_err(|error| wrong(error.to_string()))?;
+    let done = hasher.hash_password_into(passphrase.as_bytes(), &salt, out.as_mut_slice());
+    done.map_err(|error| Stop::OpenFailed(format!("object {NAME} is damaged ({error}); restore it")))?;
     Ok(Key::new(*out))
 }
 

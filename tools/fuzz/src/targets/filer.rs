@@ -1,7 +1,8 @@
-//! What people write for the program: its configuration, sizes, times, the recovery code.
+//! What the program reads by itself: its configuration, sizes, times, keys and what tells of them, the admin socket.
 
 use tarn_base::crypto::Key;
 use tarn_filer::config::File;
+use tarn_filer::decoders;
 use tarn_filer::keys::code;
 use tarn_filer::sizes::{parse_size, parse_span, show_size, show_span};
 
@@ -28,10 +29,40 @@ pub fn targets() -> Vec<Target> {
             "99999999999999999999",
             " ",
         ]),
+        Target::new("admin-request", decoders::admin_request, decoders::admin_request_samples).words(JSON_WORDS),
+        Target::new("admin-line", decoders::admin_line, decoders::admin_line_samples).words(JSON_WORDS),
+        Target::new("key-hint", decoders::key_hint, decoders::key_hint_samples).words(JSON_WORDS),
+        Target::new("key-file", decoders::key_file, decoders::key_file_samples),
         Target::new("recovery-code", recovery_code, || vec![code::encode(&Key::new([7; 32])).into_bytes()])
             .words(&["-", " ", "U", "é", "I", "O", "l"]),
     ]
 }
+
+const JSON_WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    "[[[[[[[[",
+    "{\"a\":",
+    "\"",
+    ":",
+    ",",
+    "null",
+    "true",
+    "1e999",
+    "-1",
+    "18446744073709551616",
+    "\\u00",
+    "\\ud800",
+    "\"do\":",
+    "done",
+    "progress",
+    "name",
+    "é",
+    "\0",
+    " ",
+];
 
 const CONFIG_WORDS: &[&str] = &[
     "[",

@@ -16,6 +16,7 @@ pub fn targets() -> Vec<Target> {
         Target::new("object-name", name, || vec![b"segments/cd/0000001f-0000abcd".to_vec(), b"owner".to_vec()])
             .words(&["/", "//", ".", "..", "\0", "\\", "é"]),
         Target::new("sealed-header", decoders::header, decoders::header_samples),
+        Target::new("sealed-object", decoders::object, decoders::object_samples),
     ]
 }
 

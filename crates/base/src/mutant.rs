@@ -1,0 +1,79 @@
+//! Planted bugs: one for each rule whose breaking must be noticed.
+//!
+//! - [`on`] stands at the place of the rule. Without the feature `mutants` it is `false` for the compiler, and nothing
+//!   of this is in the program.
+//! - With the feature, the environment variable `TARN_MUTANT` names the one that is on in this process; unset or empty,
+//!   none is.
+//! - `cargo x mutants` runs each and names the check that catches it.
+
+/// Something in a program with the feature `mutants` that is in no other.
+pub const MARK: &str = "this program has planted bugs in it";
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// How the command line and `TARN_MUTANT` call it.
+    pub name: &'static str,
+    /// What it breaks, with the number of the rule in `docs/internals/engine.md`, or the format.
+    pub rule: &'static str,
+}
+
+macro_rules! mutants {
+    ($($name:ident, $label:literal, $rule:literal;)*) => {
+        $(pub const $name: Mutant = Mutant { name: $label, rule: $rule };)*
+
+        /// All of them.
+        pub const ALL: &[Mutant] = &[$($name),*];
+    };
+}
+
+mutants! {
+    LOG_FLUSH_OMITTED, "log-flush-omitted", "4: durable means flushed";
+    REPLY_BEFORE_APPEND, "reply-before-append", "3: a reply waits for the log";
+    POSITION_REUSED, "position-reused", "2: no position is given out twice";
+    VERIFIER_CONSTANT, "verifier-constant", "2: the verifier changes when data may be lost";
+    NONCE_REUSED, "nonce-reused", "6: a frame's nonce is used once";
+    DAMAGE_READ_AS_TORN_TAIL, "damage-read-as-torn-tail", "4: what was durable does not just end";
+    RENAME_IN_TWO_ENTRIES, "rename-in-two-entries", "7: an operation is one entry";
+    RENAME_IN_TWO_BATCHES, "rename-in-two-batches", "14: a checkpoint is one batch";
+    REPLY_NOT_REPLAYED, "reply-not-replayed", "9: an outcome survives with its operation";
+    RECLAIM_REFUSED, "reclaim-refused", "10: in grace reclaims are granted";
+    LOCK_GRANTED_IN_GRACE, "lock-granted-in-grace", "10: in grace only reclaims are granted";
+    TRIM_TOO_EARLY, "trim-too-early", "15: the log is trimmed after the batch";
+    BATCH_BEFORE_SEGMENTS, "batch-before-segments", "15: what a batch names is written before it";
+    TIMEOUT_TAKEN_AS_FAILED, "timeout-taken-as-failed", "15: a PUT without an answer may have happened";
+    CHECKPOINT_DONE_TWICE, "checkpoint-done-twice", "15: P says whether a batch is there";
+    NEGATIVE_KEPT, "negative-kept", "15: a cached absence ends with the exchange";
+    TRUNCATED_TAIL_SHOWN, "truncated-tail-shown", "8: what was cut off never comes back";
+    DELETED_BEFORE_BATCH, "deleted-before-batch", "24: an object goes after the batch that condemns it";
+    RESERVED_DELETED, "reserved-deleted", "24: a reserved segment that is named stays";
+    CLAIM_IGNORED, "claim-ignored", "31: who has seen a claim answers nothing";
+}
+
+/// Whether `mutant` is on in this process.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub const fn on(_mutant: Mutant) -> bool {
+    false
+}
+
+/// Whether `mutant` is on in this process.
+#[cfg(feature = "mutants")]
+pub fn on(mutant: Mutant) -> bool {
+    chosen() == Some(mutant)
+}
+
+/// The one that is on.
+///
+/// Panics if the environment names one that does not exist: a mutant that is nowhere would count as caught by nobody.
+#[cfg(feature = "mutants")]
+pub fn chosen() -> Option<Mutant> {
+    use std::sync::LazyLock;
+    static CHOSEN: LazyLock<Option<Mutant>> = LazyLock::new(|| {
+        let name = std::env::var("TARN_MUTANT").unwrap_or_default();
+        let found = ALL.iter().find(|mutant| mutant.name == name).copied();
+        assert!(name.is_empty() || found.is_some(), "no mutant is called {name}: {MARK}");
+        found
+    });
+    *CHOSEN
+}

@@ -1,0 +1,19 @@
+//! An owner that has seen another one's claim answers nothing any more.
+
+use tarn_vfs::{Caller, Errno, FileSystem, Node};
+
+use crate::failure::{Checked, Failure};
+
+pub async fn check(former: &dyn FileSystem, root: Node) -> Checked {
+    match former.getattr(&Caller::root(), root).await {
+        Err(done) if done.value.errno == Errno::TryLater => Ok(()),
+        other => {
+            let found = other.map(|done| done.value).map_err(|done| done.value.errno);
+            Err(Failure::new(
+                "deposed",
+                "the former owner of a store that was taken answers nothing",
+                format!("{found:?}"),
+            ))
+        }
+    }
+}
