@@ -2,12 +2,8 @@
 //!
 //! - [`on`] stands at the place of the rule. Without the feature `mutants` it is `false` for the compiler, and nothing
 //!   of this is in the program.
-//! - With the feature, the environment variable `TARN_MUTANT` names the one that is on in this process; unset or empty,
-//!   none is.
+//! - With the feature, a program may switch one on with `choose`; until it does, none is.
 //! - `cargo x mutants` runs each and names the check that catches it.
-
-/// Something in a program with the feature `mutants` that is in no other.
-pub const MARK: &str = "this program has planted bugs in it";
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,20 +56,15 @@ pub const fn on(_mutant: Mutant) -> bool {
 /// Whether `mutant` is on in this process.
 #[cfg(feature = "mutants")]
 pub fn on(mutant: Mutant) -> bool {
-    chosen() == Some(mutant)
+    CHOSEN.get() == Some(&mutant)
 }
 
-/// The one that is on.
-///
-/// Panics if the environment names one that does not exist: a mutant that is nowhere would count as caught by nobody.
 #[cfg(feature = "mutants")]
-pub fn chosen() -> Option<Mutant> {
-    use std::sync::LazyLock;
-    static CHOSEN: LazyLock<Option<Mutant>> = LazyLock::new(|| {
-        let name = std::env::var("TARN_MUTANT").unwrap_or_default();
-        let found = ALL.iter().find(|mutant| mutant.name == name).copied();
-        assert!(name.is_empty() || found.is_some(), "no mutant is called {name}: {MARK}");
-        found
-    });
-    *CHOSEN
+static CHOSEN: std::sync::OnceLock<Mutant> = std::sync::OnceLock::new();
+
+/// Switches on the mutant of this name for the rest of the process; the first choice stays. `None`: there is none.
+#[cfg(feature = "mutants")]
+pub fn choose(name: &str) -> Option<Mutant> {
+    let mutant = *ALL.iter().find(|mutant| mutant.name == name)?;
+    Some(*CHOSEN.get_or_init(|| mutant))
 }

@@ -7,6 +7,7 @@
 mod broken;
 mod campaign;
 mod chance;
+mod hex;
 mod judge;
 mod memory;
 mod mutate;
@@ -18,8 +19,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use campaign::{Limits, unhex};
+use campaign::Limits;
 use clap::Parser;
+use hex::{hex, unhex};
 use targets::Target;
 
 #[global_allocator]
@@ -121,7 +123,7 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
 }
 
 fn replay(target: &Target, input: &[u8]) -> Result<usize, String> {
-    println!("{} bytes: {}", input.len(), campaign::hex(&input[..input.len().min(4096)]));
+    println!("{} bytes: {}", input.len(), hex(&input[..input.len().min(4096)]));
     let judged = judge::judge(target, input);
     match &judged {
         Ok(true) => println!("{}: accepted", target.name),

@@ -3,7 +3,7 @@
 //! - `seeds.txt`, a line each: the target's name and the bytes in hexadecimal; `#` begins a comment.
 //! - They need not be valid. Each is judged before a target's campaign, and damaged further in it.
 
-use crate::campaign::unhex;
+use crate::hex::unhex;
 use crate::targets::Target;
 
 const TEXT: &str = include_str!("../seeds.txt");

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use tarn_base::mutant::{ALL, chosen};
+use tarn_base::mutant::{ALL, choose};
 
 #[path = "main.rs"]
 mod program;
@@ -14,8 +14,15 @@ fn main() -> ExitCode {
         ALL.iter().for_each(|mutant| println!("{} {}", mutant.name, mutant.rule));
         return ExitCode::SUCCESS;
     }
-    if let Some(mutant) = chosen() {
-        println!("mutant {}: {}", mutant.name, mutant.rule);
+    let name = std::env::var("TARN_MUTANT").unwrap_or_default();
+    match choose(&name) {
+        Some(mutant) => println!("mutant {}: {}", mutant.name, mutant.rule),
+        // A mutant that is nowhere would count as seen by nobody.
+        None if !name.is_empty() => {
+            eprintln!("no mutant is called {name}");
+            return ExitCode::from(2);
+        }
+        None => {}
     }
     program::main()
 }
