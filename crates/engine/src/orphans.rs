@@ -37,7 +37,8 @@ pub async fn remove_orphans(
         view.scan(&Key::segment(of(from)).encode(), &Key::segment(of(to)).encode(), (to - from) as usize).await?;
     let keys = page.entries.iter().filter_map(|(key, _)| Key::decode(key));
     let named: BTreeSet<SegmentId> = keys.map(|key| segment_id(key.a)).collect();
-    let orphans: Vec<SegmentId> = (from..to).map(of).filter(|segment| !named.contains(segment) || mutant::on(mutant::RESERVED_DELETED)).collect();
+    let orphans: Vec<SegmentId> =
+        (from..to).map(of).filter(|segment| !named.contains(segment) || mutant::on(mutant::RESERVED_DELETED)).collect();
     let deletes = futures::stream::iter(orphans.clone()).map(|segment| {
         let name = object_name(segment);
         async move { store.delete(&name).await }
