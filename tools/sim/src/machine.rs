@@ -116,6 +116,7 @@ impl Machine {
             memory: self.memory.clone(),
             meta: self.meta.clone(),
             config: self.config.clone(),
+            chaos: self.chaos.clone(),
             store: self.store.clone(),
             nonces: self.nonces.clone(),
             bends: self.bends.clone(),
