@@ -21,7 +21,7 @@ pub struct LostBytes(Vec<Range<u32>>);
 impl LostBytes {
     /// The first `size` bytes.
     pub fn all(size: u32) -> LostBytes {
-        LostBytes(if size == 0 { Vec::new() } else { vec![0..size] })
+        LostBytes(std::iter::once(0..size).filter(|range| !range.is_empty()).collect())
     }
 
     pub fn is_empty(&self) -> bool {
