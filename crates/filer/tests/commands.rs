@@ -76,6 +76,10 @@ fn a_server_says_how_it_is() {
     let mut client = server.mount();
     let root = client.root.clone();
     client.put(&root, "file", b"content");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = place.tarn(&["status"]).stdout(writer).output().unwrap();
+    assert!(unread.status.success() && unread.stderr.is_empty(), "nobody reads: {}", stderr(&unread));
     let text = run(&place, &["status"]);
     for word in ["log ", "stored ", "volume       vol"] {
         assert!(text.contains(word), "{text}");

@@ -16,7 +16,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     pub fn run(self) -> Outcome<()> {
         let position: String = client::ask(&self.place.data()?, &Request::Checkpoint)?;
-        println!("the store holds everything up to {position}");
+        say!("the store holds everything up to {position}");
         Ok(())
     }
 }

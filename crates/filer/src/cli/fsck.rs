@@ -60,16 +60,16 @@ impl Fsck {
 /// Prints what a walk found; faults end the program with a code of their own.
 pub fn report(name: &str, walk: &WalkView) -> Outcome<()> {
     let counts: Vec<String> = walk.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    println!("{name}: {}", counts.join(", "));
+    say!("{name}: {}", counts.join(", "));
     for fault in &walk.faults {
-        println!("  fault: {fault}");
+        say!("  fault: {fault}");
     }
     if walk.fault_count > walk.faults.len() as u64 {
-        println!("  and {} more", walk.fault_count - walk.faults.len() as u64);
+        say!("  and {} more", walk.fault_count - walk.faults.len() as u64);
     }
     if walk.fault_count > 0 {
         return Err(Stop::Faults { count: walk.fault_count });
     }
-    println!("{name}: clean");
+    say!("{name}: clean");
     Ok(())
 }

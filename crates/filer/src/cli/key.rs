@@ -63,7 +63,7 @@ impl KeyCommand {
     pub fn run(self) -> Outcome<()> {
         match self {
             KeyCommand::Export { place } => {
-                println!("{}", code::encode(&node::key(&place.settings()?)?));
+                say!("{}", code::encode(&node::key(&place.settings()?)?));
             }
             KeyCommand::Verify { place } => {
                 let settings = place.settings()?;
@@ -72,7 +72,7 @@ impl KeyCommand {
                 if given.expose() != key.expose() {
                     return Err(Stop::KeyWrong { source_of_key: "this recovery code".to_owned() });
                 }
-                println!("the recovery code is that of the key");
+                say!("the recovery code is that of the key");
             }
             KeyCommand::Import { place } => {
                 let settings = place.settings()?;
@@ -80,7 +80,7 @@ impl KeyCommand {
                 let path = settings.key_path();
                 if let Some(there) = keys::file::read(&path)? {
                     if there.expose() == key.expose() {
-                        println!("{} holds this key already", path.display());
+                        say!("{} holds this key already", path.display());
                         return Ok(());
                     }
                     return Err(Stop::KeyPresent { path });
@@ -89,7 +89,7 @@ impl KeyCommand {
                     place::make_dir(&settings.data, "--data")?;
                 }
                 keys::file::create(&path, &key)?;
-                println!("the key is in {}", path.display());
+                say!("the key is in {}", path.display());
             }
         }
         Ok(())
@@ -102,7 +102,7 @@ fn read_code() -> Outcome<Key> {
     }
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
-        print!("Recovery code: ");
+        say_part!("Recovery code: ");
         let _ = std::io::stdout().flush();
     }
     let mut text = Zeroizing::new(String::new());

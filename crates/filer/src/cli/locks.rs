@@ -29,7 +29,7 @@ impl Locks {
             Locks::List { place } => list(&client::ask::<Vec<LockView>>(&place.data()?, &Request::Locks)?),
             Locks::Break { client, place } => {
                 let count: u64 = client::ask(&place.data()?, &Request::BreakLocks { client: client.clone() })?;
-                println!("released what {client} held and waited for: {count}");
+                say!("released what {client} held and waited for: {count}");
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ impl LogCommand {
     pub fn run(self) -> Outcome<()> {
         let LogCommand::Verify { data, log, key_file } = self;
         let settings = Settings::gather(&Flags { data, log, key_file, ..Flags::default() })?;
-        println!("{}", node::verify_log(&settings)?);
+        say!("{}", node::verify_log(&settings)?);
         Ok(())
     }
 }

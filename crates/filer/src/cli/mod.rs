@@ -1,5 +1,8 @@
 //! The command line: one file for each command.
 
+#[macro_use]
+mod say;
+
 mod checkpoint;
 mod clients;
 mod fsck;

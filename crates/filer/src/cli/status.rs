@@ -24,7 +24,7 @@ impl Status {
         let status: StatusView = client::ask(&self.place.data()?, &Request::Status)?;
         if self.json {
             let text = serde_json::to_string_pretty(&status).map_err(|error| Stop::Internal(error.to_string()))?;
-            println!("{text}");
+            say!("{text}");
         } else {
             print(&status);
         }
@@ -34,27 +34,27 @@ impl Status {
 
 fn print(status: &StatusView) {
     let up = show_span(Duration::from_secs(status.uptime_seconds));
-    println!("tarn {}, process {}, up {up}", status.version, status.process);
-    println!("  data         {}", status.data);
-    println!("  store        {}", status.store);
-    println!("  nfs          {}{}", status.nfs, if status.portmap { ", portmap on port 111" } else { "" });
-    println!("  admin        {}", status.admin.as_deref().unwrap_or("off"));
-    println!("  memory       {} of {}", show_size(status.memory_bytes), show_size(status.memory_limit_bytes));
+    say!("tarn {}, process {}, up {up}", status.version, status.process);
+    say!("  data         {}", status.data);
+    say!("  store        {}", status.store);
+    say!("  nfs          {}{}", status.nfs, if status.portmap { ", portmap on port 111" } else { "" });
+    say!("  admin        {}", status.admin.as_deref().unwrap_or("off"));
+    say!("  memory       {} of {}", show_size(status.memory_bytes), show_size(status.memory_limit_bytes));
     let log = &status.log;
     let percent = (log.used_bytes * 100).checked_div(log.capacity_bytes).unwrap_or(0);
-    println!(
+    say!(
         "  log          {} of {} ({percent} %), durable to {}",
         show_size(log.used_bytes),
         show_size(log.capacity_bytes),
         log.durable
     );
     if let Some(reason) = &log.poisoned {
-        println!("               FAILED: {reason}");
+        say!("               FAILED: {reason}");
     }
     let overlay = &status.overlay;
-    println!("  not stored   {} in {} changes", show_size(overlay.bytes), overlay.keys);
+    say!("  not stored   {} in {} changes", show_size(overlay.bytes), overlay.keys);
     let checkpoint = &status.checkpoint;
-    println!(
+    say!(
         "  stored       to {}, the last checkpoint had {} in {} objects and took {}",
         checkpoint.position,
         show_size(checkpoint.last_bytes),
@@ -62,11 +62,11 @@ fn print(status: &StatusView) {
         show_span(Duration::from_millis(checkpoint.last_microseconds.div_ceil(1000)))
     );
     if let Some(reason) = &checkpoint.failing {
-        println!("               FAILING: {reason}");
+        say!("               FAILING: {reason}");
     }
     let segments = &status.segments;
     if segments.live > 0 {
-        println!(
+        say!(
             "  segments     {} of {}, {} of it in use",
             segments.live,
             show_size(segments.live_object_bytes),
@@ -74,10 +74,10 @@ fn print(status: &StatusView) {
         );
     }
     for cache in &status.caches {
-        println!("  cache        {}: {} of {}", cache.name, show_size(cache.bytes), show_size(cache.capacity_bytes));
+        say!("  cache        {}: {} of {}", cache.name, show_size(cache.bytes), show_size(cache.capacity_bytes));
     }
     trouble(status);
-    println!(
+    say!(
         "  clients      {} with {} connections, {} locks{}",
         status.clients,
         status.connections,
@@ -85,7 +85,7 @@ fn print(status: &StatusView) {
         if status.in_grace { ", in grace" } else { "" }
     );
     for volume in &status.volumes {
-        println!(
+        say!(
             "  volume       {}: {} in {} inodes{}",
             volume.name,
             show_size(volume.used_bytes),
@@ -102,15 +102,15 @@ fn print(status: &StatusView) {
 /// What an operator must know, loudly.
 fn trouble(status: &StatusView) {
     if status.deposed {
-        println!("  DEPOSED      another node has taken the store; this one has stopped answering, keep its log");
+        say!("  DEPOSED      another node has taken the store; this one has stopped answering, keep its log");
     }
     if let Some(reason) = &status.read_only {
-        println!("  READ ONLY    {reason}");
+        say!("  READ ONLY    {reason}");
     }
     if status.store_full {
-        println!("  FULL         the object store has no space left; make room, changes wait in the log");
+        say!("  FULL         the object store has no space left; make room, changes wait in the log");
     }
     for damage in &status.damage {
-        println!("  DAMAGE       {damage}");
+        say!("  DAMAGE       {damage}");
     }
 }

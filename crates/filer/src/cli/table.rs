@@ -2,7 +2,7 @@
 
 /// Prints `rows` under `head`; cells of the last column are not padded.
 pub fn print(head: &[&str], rows: &[Vec<String>]) {
-    print!("{}", render(head, rows));
+    say_part!("{}", render(head, rows));
 }
 
 fn render(head: &[&str], rows: &[Vec<String>]) -> String {

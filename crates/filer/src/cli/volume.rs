@@ -122,7 +122,7 @@ impl Volume {
                 let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
                 let request = Request::CreateVolume { name, change: change.gather()?, uid, gid };
                 let view: VolumeView = client::ask(&place.data()?, &request)?;
-                println!("volume {} is exported as {}", view.name, view.export);
+                say!("volume {} is exported as {}", view.name, view.export);
             }
             Volume::List { place } => list(&all(&place)?),
             Volume::Show { name, place } => match named(&name, &all(&place)?) {
@@ -138,12 +138,12 @@ impl Volume {
                     confirm(&name)?;
                 }
                 let _: serde_json::Value = client::ask(&place.data()?, &Request::DeleteVolume { name: name.clone() })?;
-                println!("volume {name} is deleted; `tarn volume undelete {name}` brings it back within 24 hours");
+                say!("volume {name} is deleted; `tarn volume undelete {name}` brings it back within 24 hours");
             }
             Volume::Undelete { name, new_name, place } => {
                 let request = Request::UndeleteVolume { new_name: new_name.unwrap_or_else(|| name.clone()), name };
                 let view: VolumeView = client::ask(&place.data()?, &request)?;
-                println!("volume {} is back as {}", view.name, view.export);
+                say!("volume {} is back as {}", view.name, view.export);
             }
         }
         Ok(())
@@ -163,7 +163,7 @@ fn named<'a>(name: &str, volumes: &'a [VolumeView]) -> Option<&'a VolumeView> {
 fn confirm(name: &str) -> Outcome<()> {
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
-        print!("Type the name of the volume to delete it: ");
+        say_part!("Type the name of the volume to delete it: ");
         let _ = std::io::stdout().flush();
     }
     let mut typed = String::new();
@@ -186,18 +186,18 @@ fn list(volumes: &[VolumeView]) {
 }
 
 fn show(view: &VolumeView) {
-    println!("name              {}", view.name);
-    println!("export            {}", view.export);
-    println!("record size       {}", show_size(u64::from(view.record_size)));
-    println!("write speed       {}", view.write_speed);
-    println!("write-back delay  {}", show_span(std::time::Duration::from_millis(view.write_back_delay_ms)));
-    println!("compression       {}", view.compression);
-    println!("size limit        {}", view.size_limit.map_or("none".to_owned(), show_size));
-    println!("used              {} in {} inodes", show_size(view.used_bytes), view.used_inodes);
+    say!("name              {}", view.name);
+    say!("export            {}", view.export);
+    say!("record size       {}", show_size(u64::from(view.record_size)));
+    say!("write speed       {}", view.write_speed);
+    say!("write-back delay  {}", show_span(std::time::Duration::from_millis(view.write_back_delay_ms)));
+    say!("compression       {}", view.compression);
+    say!("size limit        {}", view.size_limit.map_or("none".to_owned(), show_size));
+    say!("used              {} in {} inodes", show_size(view.used_bytes), view.used_inodes);
     let rules = if view.exports.is_empty() { "default" } else { view.exports.trim_end() };
-    println!("exports           {}", rules.replace('\n', "\n                  "));
+    say!("exports           {}", rules.replace('\n', "\n                  "));
     if view.deleted_ms.is_some() {
-        println!("deleted           `tarn volume undelete {}` brings it back within 24 hours", view.name);
+        say!("deleted           `tarn volume undelete {}` brings it back within 24 hours", view.name);
     }
 }
 
