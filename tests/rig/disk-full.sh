@@ -46,6 +46,19 @@ rm "$WORK/small/ballast"
 for _ in $(seq 100); do says '  FULL' || break; sleep 0.2; done
 ! says '  FULL' || fail "there is room, and it still says full"
 write --seconds 2 --rate 2000000 || fail "writing with room again"
+# The same when only names have changed: what does not fit then is the metadata.
+in_ns "$TARN" checkpoint --data "$DATA" >/dev/null || fail "a checkpoint with room again"
+cat /dev/zero >"$WORK/small/ballast" 2>/dev/null || true
+in_ns "$NFSLOAD" mkdir names || fail "a directory: it needs the log only"
+! in_ns timeout 60 "$TARN" checkpoint --data "$DATA" >"$WORK/checkpoint" 2>&1 || fail "a checkpoint of names without room"
+until_said 15 'FULL .*no space left'
+write --seconds 60 --until NOSPC || fail "a full disk, and no word of it, after names"
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading after the metadata did not fit"
+rm "$WORK/small/ballast"
+in_ns timeout 60 "$TARN" checkpoint --data "$DATA" >/dev/null || fail "there is room, and the checkpoint fails"
+! says '  FULL|FAILING' || fail "there is room, and it still says full"
+write --seconds 1 --rate 2000000 || fail "writing with room again, after names"
+
 stop TERM
 serve
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading after a clean stop"

@@ -24,6 +24,9 @@ pub enum MetaError {
     /// Objects that the store needs are not there any more: removed, or never in the place it was moved to.
     #[error("part of the metadata store is gone: {0}")]
     Gone(String),
+    /// What was to be written does not fit; a batch may or may not be there after the next opening, as after `Unknown`.
+    #[error("the metadata store has no room: {0}")]
+    Full(String),
     /// The batch may or may not be there after the next opening.
     #[error("the metadata store did not say whether it committed: {0}")]
     Unknown(String),

@@ -41,6 +41,9 @@ impl Keeper {
         let drawn: Vec<u32> = packed.segments.keys().map(|segment| segment.counter).collect();
         let view = self.core.stack.load().view.clone();
         let built = async {
+            if !packed.segments.is_empty() {
+                self.room_after_segments()?;
+            }
             let mut table = Table::new(&self.core, &view, &packed.segments);
             table.kill(&collected.dead).await?;
             table.apply(&changes).await?;
@@ -148,6 +151,7 @@ impl Keeper {
         self.ours(turn).await?;
         let meta = self.ready(turn).await?;
         self.glance(turn, &*meta).await?;
+        self.room_for(&batch)?;
         self.core.config.crash_point("before the batch").await;
         let Err(error) = meta.commit(batch).await else {
             turn.state = state;

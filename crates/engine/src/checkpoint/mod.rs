@@ -19,6 +19,7 @@ mod merge;
 mod numbers;
 mod pack;
 mod presence;
+mod room;
 mod suspects;
 mod table;
 
@@ -82,6 +83,7 @@ impl From<MetaError> for CheckpointError {
         match error {
             MetaError::Damaged(what) => CheckpointError::Damaged(what),
             MetaError::Gone(what) => CheckpointError::Gone(format!("of its metadata, {what}")),
+            MetaError::Full(what) => CheckpointError::Full(what),
             other => CheckpointError::Meta(other),
         }
     }
@@ -291,6 +293,7 @@ impl Keeper {
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         self.core.log.wait(closed.last).await?;
         self.core.config.crash_point("checkpoint begins").await;
+        self.room_to_begin()?;
         self.ready(turn).await?;
         let mut undecided = std::mem::take(&mut turn.undecided);
         if turn.state.position >= closed.last && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) {

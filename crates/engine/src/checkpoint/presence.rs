@@ -6,6 +6,7 @@
 //! - What is gone may be put back: it is looked for again with every try, and a store that is whole again is opened
 //!   anew, for what it holds is decided by what is there and not by what was in memory.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_meta::{MetaError, MetaStore};
@@ -110,6 +111,9 @@ impl Keeper {
     /// Shows a failure while the attempt goes on.
     pub(super) fn note_failure(&self, error: &CheckpointError) {
         self.note_gone(Some(error));
+        if matches!(error, CheckpointError::Full(_)) {
+            self.core.health.store_full.store(true, Ordering::Relaxed);
+        }
         self.last.lock().0 = Some(error.to_string());
     }
 }

@@ -9,4 +9,5 @@ mod opening;
 mod presence;
 mod reclaim;
 mod review;
+mod room;
 mod survival;

@@ -1,7 +1,8 @@
 //! What SlateDB's errors mean to the engine.
 //!
 //! - Fencing is told apart from everything else, wherever it shows.
-//! - A commit that failed otherwise is [`MetaError::Unknown`]: its manifest may have been written.
+//! - A commit that failed otherwise is [`MetaError::Unknown`], or [`MetaError::Full`], which says why: its manifest may
+//!   have been written.
 //! - Damage names the object it was found in, when our own store found it.
 
 use std::error::Error;
@@ -29,7 +30,7 @@ pub fn of_opening(error: &slatedb::Error) -> MetaError {
 
 pub fn of_commit(error: &slatedb::Error) -> MetaError {
     match of_reading(error) {
-        fenced @ MetaError::Fenced(_) => fenced,
+        told @ (MetaError::Fenced(_) | MetaError::Full(_)) => told,
         MetaError::Damaged(why) | MetaError::Gone(why) | MetaError::Unavailable(why) | MetaError::Unknown(why) => {
             MetaError::Unknown(why)
         }
@@ -51,6 +52,7 @@ pub fn of_reading(error: &slatedb::Error) -> MetaError {
     }
     match stores(error) {
         Some(StoreError::Damaged(..) | StoreError::NotFound(_) | StoreError::Range(..)) => MetaError::Damaged(why),
+        Some(StoreError::Full(_)) => MetaError::Full(why),
         Some(_) => MetaError::Unavailable(why),
         // A first manifest whose reply was lost is met again when it is retried: nothing is damaged.
         None if why.contains(VERSION_EXISTS) => MetaError::Unavailable(why),
