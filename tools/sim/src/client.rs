@@ -1,9 +1,11 @@
 //! Clients: they ask, compare, and wait for what they were promised - or do not wait.
 //!
 //! - Several are on their way at once. Straight on the engine each has one operation in progress and any number of replies
-//!   that wait for the log; through the front end ([`crate::remote`]) replies come when they may be shown.
+//!   that wait for the log; through the front end ([`remote`]) replies come when they may be shown.
 //! - Some calls are made twice, at once or later.
 //! - UNSTABLE writes are kept until a COMMIT says that they are durable, and written again if it says otherwise.
+
+pub mod remote;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,9 +32,10 @@ use crate::check::{answers, promise, volumes};
 use crate::failure::{Checked, Failure};
 use crate::legible;
 use crate::pairs::Pairs;
-use crate::remote::{Remote, Unanswered};
 use crate::tracker::{Issue, Ran, Tracker};
 use crate::workload::Workload;
+
+use remote::{Remote, Unanswered};
 
 /// Calls that may be repeated later, at most.
 const PAST_MAX: usize = 40;
@@ -158,8 +161,8 @@ impl Life<'_> {
         {
             (kind, op) = ("write again", again);
         }
-        if self.remote.is_some() && crate::remote::travels(&op) {
-            crate::remote::as_seen(&mut caller, &op, number);
+        if self.remote.is_some() && remote::travels(&op) {
+            remote::as_seen(&mut caller, &op, number);
         }
         knowledge.operations.set(knowledge.operations.get() + 1);
         knowledge.chaos.coverage.hit("operations", kind);
@@ -173,7 +176,7 @@ impl Life<'_> {
     async fn operation(&self, number: u64, chance: &mut Chance) -> Result<Option<Shown>, Failure> {
         let wish = self.wish(number);
         if let Some(remote) = &self.remote
-            && crate::remote::travels(&wish.op)
+            && remote::travels(&wish.op)
         {
             return self.ask_remote(remote, number, wish, chance).await;
         }

@@ -19,7 +19,6 @@ pub mod legible;
 pub mod machine;
 pub mod pairs;
 pub mod plan;
-pub mod remote;
 pub mod story;
 pub mod trace;
 pub mod tracker;

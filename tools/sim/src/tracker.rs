@@ -22,7 +22,6 @@ use tarn_vfs::model::Model;
 use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
 use tarn_vfs::{Answer, Caller, Errno, FileSystem, Node, Stability};
 
-use crate::check::once;
 use crate::failure::Failure;
 use crate::legible;
 use crate::world::{SimClock, Watch};
@@ -257,7 +256,7 @@ impl Tracker {
         let inner = &mut *guard;
         let at = (inner.appended)();
         let changed = at > before;
-        if once::remembers(&issue.op) && issue.ran.lock().iter().any(|ran| ran.changed) {
+        if remembers(&issue.op) && issue.ran.lock().iter().any(|ran| ran.changed) {
             // A repeat, which is answered from memory.
             if changed && inner.wrong.is_none() {
                 let expected = format!("{} runs once, however often it is called", legible::op(&issue.op));
@@ -360,6 +359,21 @@ impl Clock for SetClock {
     fn sleep(&self, _span: Duration) -> BoxFuture<()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// Whether the operation remembers its outcome under a token.
+pub fn remembers(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Setattr { .. }
+            | Op::Create { .. }
+            | Op::Mkdir { .. }
+            | Op::Make { .. }
+            | Op::Link { .. }
+            | Op::Remove { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+    )
 }
 
 fn is_unstable(op: &Op) -> bool {

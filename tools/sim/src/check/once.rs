@@ -7,6 +7,7 @@ use tarn_vfs::{Caller, FileSystem};
 
 use crate::failure::{Checked, Failure};
 use crate::legible;
+pub use crate::tracker::remembers;
 
 /// A call with a token, and what came of it.
 #[derive(Clone, Debug)]
@@ -28,21 +29,6 @@ pub struct Sent {
     pub xid: u32,
     pub message: Bytes,
     pub reply: Bytes,
-}
-
-/// Whether the operation remembers its outcome under a token.
-pub fn remembers(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Setattr { .. }
-            | Op::Create { .. }
-            | Op::Mkdir { .. }
-            | Op::Make { .. }
-            | Op::Link { .. }
-            | Op::Remove { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-    )
 }
 
 /// Makes the call again.
