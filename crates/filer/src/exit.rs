@@ -12,6 +12,9 @@ pub enum Stop {
     #[error("something failed that should not: {0}; please report it")]
     Internal(String),
 
+    #[error("cannot run the load generator {0}; put tarn-bench beside tarn or into PATH")]
+    NoBench(String),
+
     // --- configuration: 10 to 19 ---
     #[error("cannot read the configuration {path}: {reason}; correct the path given to --config")]
     ConfigUnreadable { path: PathBuf, reason: String },
@@ -105,6 +108,7 @@ impl Stop {
     pub fn code(&self) -> u8 {
         match self {
             Stop::Internal(_) => 1,
+            Stop::NoBench(_) => 65,
             Stop::ConfigUnreadable { .. } => 10,
             Stop::ConfigInvalid { .. } => 11,
             Stop::ValueInvalid { .. } => 12,

@@ -156,3 +156,21 @@ fn the_service_manager_is_told() {
     server.stop();
     assert!(hear().contains("STOPPING=1"));
 }
+
+#[test]
+fn bench_hands_over_to_the_generator_or_says_where_it_should_be() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let tarn = std::path::Path::new(env!("CARGO_BIN_EXE_tarn"));
+    let alone = place.path("tarn");
+    std::fs::copy(tarn, &alone).unwrap();
+    let run =
+        || std::process::Command::new(&alone).args(["bench", "meta", "--json"]).env("PATH", "/").output().unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(65));
+    assert!(stderr(&output).contains("put tarn-bench beside tarn"), "{}", stderr(&output));
+    let beside = place.path("tarn-bench");
+    std::fs::write(&beside, "#!/bin/sh\necho told \"$@\"\n").unwrap();
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(stdout(&run()), "told meta --json\n");
+}

@@ -35,13 +35,27 @@ fn takes_part(site: &Site, operation: Operation) -> bool {
     }
 }
 
+/// What the generator must be able to make, or its figures are its own.
+pub const CEILING_MIN: f64 = 700_000.0;
+
+/// The generator's own limit: GETATTR at 8 x 16 against the null server, calls a second.
+pub fn ceiling(sites: &mut [Site], rounds: Rounds) -> Outcome<Option<f64>> {
+    let shape = Shape::closed((Operation::Getattr, 8, 16));
+    let mut null: Vec<&mut Site> = sites.iter_mut().filter(|site| site.target.name == "null server").collect();
+    Ok(compare(&mut null, shape, rounds, None)?.first().map(|row| row.seen.rate))
+}
+
 /// Measures every shape at every site, telling each table as it is there.
 pub fn measure(sites: &mut [Site], rounds: Rounds, tell: &mut dyn FnMut(&[Row])) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    for (operation, connections, depth) in SHAPES {
-        let shape = Shape { operation: *operation, connections: *connections, depth: *depth };
-        let mut taking: Vec<&mut Site> = sites.iter_mut().filter(|site| takes_part(site, *operation)).collect();
-        let of_shape = compare(&mut taking, shape, rounds)?;
+    for shape in SHAPES {
+        let shape = Shape::closed(*shape);
+        let mut taking: Vec<&mut Site> = sites.iter_mut().filter(|site| takes_part(site, shape.operation)).collect();
+        let mut of_shape = compare(&mut taking, shape, rounds, None)?;
+        if shape.operation.is_looking() && shape.connections > 1 {
+            let paces: Vec<f64> = of_shape.iter().map(|row| row.seen.rate / 2.0).collect();
+            of_shape.extend(compare(&mut taking, Shape { half: true, ..shape }, rounds, Some(&paces))?);
+        }
         tell(&of_shape);
         rows.extend(of_shape);
     }
@@ -53,7 +67,12 @@ const SHARED: &str = "The machine was shared with other work (load average above
     where core is far above process a row was disturbed; process us/op and the last column move least.\n";
 
 /// The whole text: how it was measured, what is durable, the table.
-pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows: &[Row]) -> String {
+pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: (f64, f64), rows: &[Row]) -> String {
+    let (disk, ceiling) = alone;
+    let ceiling = match ceiling {
+        Some(rate) => format!("The generator's ceiling: {rate:.0} GETATTR/s at 8 x 16 against the null server.\n"),
+        None => String::new(),
+    };
     let durability: String =
         sites.iter().map(|site| format!("- {}: {}\n", site.target.name, site.target.durability)).collect();
     let pinned = sites.iter().all(|site| site.meter.core.is_some());
@@ -62,7 +81,7 @@ pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows
          Medians of {} rounds of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
          {} MiB and ends with the last COMMIT's reply. {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
-         over a file written before {:.0} MiB/s.\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
+         over a file written before {:.0} MiB/s.\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
         loads.0,
         loads.1,
@@ -73,6 +92,7 @@ pub fn text(sites: &[Site], rounds: Rounds, disk: &Disk, loads: (f64, f64), rows
         if pinned { "Servers on one core, the generator on another." } else { "Nothing was pinned." },
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
+        crate::servers::group::words(),
         if loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),
     )

@@ -1,11 +1,12 @@
 //! Measures NFSv3 servers beside each other.
 //!
-//! - [`load`]: a closed loop of calls over several connections, every reply checked; one wrong reply voids a run.
+//! - [`load`]: a closed or open loop of calls over several connections, every reply checked; one wrong reply voids a run.
 //! - [`null`]: a server that only frames and answers, with or without a log: the floor beside every figure.
 //! - [`measure`]: processor time of a server, cores, the disk alone, the machine.
 //! - [`servers`]: starts Tarn, the null server and NFS-Ganesha, each pinned, and ends them.
 //! - [`compare`]: several servers in turns, medians, and medians of paired ratios.
 //! - [`scale`]: very many files, a very large directory, a very large file.
+//! - [`fairness`]: what a greedy client and background work leave of others' latency.
 //! - [`figures`]: the table of `docs/performance.md`.
 //! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
 //! - [`bend`]: a server that lies, which a run must find out.
@@ -15,6 +16,7 @@ pub mod bend;
 pub mod compare;
 pub mod content;
 pub mod drive;
+pub mod fairness;
 pub mod figures;
 pub mod load;
 pub mod measure;

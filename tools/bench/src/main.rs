@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tarn_bench::compare::{Rounds, Shape, compare};
+use tarn_bench::fairness::{self, Beside, Stand};
 use tarn_bench::load::{Operation, Site};
 use tarn_bench::measure::{cpu, disk, machine};
 use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, null, space, tarn};
 use tarn_bench::target::Target;
 use tarn_bench::{Outcome, figures, report};
+
+/// Where a Tarn that is started answers.
+const TARN_PORT: u16 = 21049;
 
 #[derive(Parser)]
 #[command(name = "tarn-bench", about = "Measures NFSv3 servers beside each other")]
@@ -47,6 +51,16 @@ enum Command {
     },
     /// Start the servers and hold them until Enter is pressed
     Hold(Servers),
+    /// Measure what a greedy client and background work leave of others' latency; fails beyond the limits
+    Fairness {
+        #[command(flatten)]
+        servers: Servers,
+        /// What goes on beside the probes
+        #[arg(long, value_delimiter = ',')]
+        beside: Vec<Beside>,
+        #[arg(long, default_value_t = 15.0)]
+        seconds: f64,
+    },
     /// Measure what Tarn's speed is judged from, beside NFS-Ganesha and the null server
     StartFigures {
         #[command(flatten)]
@@ -75,6 +89,9 @@ struct Meta {
     /// Connections x calls in flight on each
     #[arg(long, value_delimiter = ',', default_value = "8x16", value_parser = shape)]
     shape: Vec<(usize, usize)>,
+    /// An open loop of so many calls a second over all connections, instead of the closed one
+    #[arg(long, value_delimiter = ',')]
+    pace: Vec<f64>,
     #[command(flatten)]
     servers: Servers,
     #[command(flatten)]
@@ -84,7 +101,7 @@ struct Meta {
 }
 
 /// Servers to start.
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct Servers {
     /// Start Tarn from this binary
     #[arg(long, value_name = "BINARY")]
@@ -104,6 +121,9 @@ struct Servers {
     /// The core of the generator
     #[arg(long, value_name = "CORE")]
     pin_client: Option<usize>,
+    /// Memory that each server may use, in a control group of its own, MiB; 0: no group
+    #[arg(long, value_name = "MIB", default_value_t = 8192)]
+    memory: u64,
     /// Where a directory for the servers' files is made, and removed at the end: a disk, not memory
     #[arg(long, default_value = "/var/tmp")]
     directory: PathBuf,
@@ -172,10 +192,10 @@ impl Servers {
         }
         let directory = self.directory.join(format!("tarn-bench-{}", std::process::id()));
         std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let place = Place { directory: directory.clone(), core: self.pin_server };
+        let place = Place { directory: directory.clone(), core: self.pin_server, memory: self.memory << 20 };
         let mut running = Running { servers: Vec::new(), directory: Some(directory) };
         if let Some(binary) = &self.tarn {
-            running.servers.push(tarn::start(&place, binary, 21049)?);
+            running.servers.push(tarn::start(&place, binary, TARN_PORT)?);
         }
         if !self.ganesha.is_empty() {
             running.servers.push(ganesha::port_mapper(&place)?);
@@ -225,11 +245,18 @@ fn meta(arguments: &Meta) -> Outcome<()> {
 
 fn meta_rows(arguments: &Meta, sites: &mut [Site]) -> Outcome<()> {
     let mut rows = Vec::new();
+    let all_count = sites.len();
     for operation in &arguments.operation {
         for (connections, depth) in &arguments.shape {
-            let shape = Shape { operation: *operation, connections: *connections, depth: *depth };
+            let shape = Shape::closed((*operation, *connections, *depth));
             let mut all: Vec<&mut Site> = sites.iter_mut().collect();
-            rows.extend(compare(&mut all, shape, arguments.how.rounds())?);
+            let rounds = arguments.how.rounds();
+            if arguments.pace.is_empty() {
+                rows.extend(compare(&mut all, shape, rounds, None)?);
+            }
+            for pace in &arguments.pace {
+                rows.extend(compare(&mut all, shape, rounds, Some(&vec![*pace; all_count]))?);
+            }
         }
     }
     println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
@@ -241,9 +268,13 @@ fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcom
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
     let mut sites = running.targets().map(Site::prepare).collect::<Outcome<Vec<Site>>>()?;
+    let ceiling = figures::ceiling(&mut sites, how.rounds())?;
+    if let Some(rate) = ceiling.filter(|rate| *rate < figures::CEILING_MIN) {
+        eprintln!("the generator makes {rate:.0} GETATTR/s, {:.0} are needed", figures::CEILING_MIN);
+    }
     let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
     let loads = (before, machine::load_average());
-    let text = measured.map(|rows| figures::text(&sites, how.rounds(), &disk, loads, &rows));
+    let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), loads, &rows));
     clean(sites)?;
     let text = text?;
     println!("{text}");
@@ -253,6 +284,22 @@ fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcom
         std::fs::write(path, report::replace(&old, &text)?).map_err(failed)?;
     }
     Ok(())
+}
+
+fn fair(servers: &Servers, beside: &[Beside], seconds: f64) -> Outcome<()> {
+    let binary = servers.tarn.as_deref().ok_or("which Tarn? give --tarn BINARY")?;
+    let running = Servers { tarn: None, ..servers.clone() }.start()?;
+    let place =
+        Place { directory: running.directory().to_owned(), core: servers.pin_server, memory: servers.memory << 20 };
+    let mut stand = Stand::start(place, binary, TARN_PORT)?;
+    let beside = if beside.is_empty() { &Beside::ALL } else { beside };
+    let length = Duration::from_secs_f64(seconds.clamp(1.0, 3600.0));
+    let measured = beside.iter().map(|beside| stand.measure(*beside, length)).collect::<Outcome<Vec<_>>>();
+    stand.end();
+    let (text, within) = fairness::report(&measured?);
+    println!("{text}load average {:.2}", machine::load_average());
+    let most = (fairness::GETATTR_P99_MAX.as_millis(), fairness::WRITE_P99_MAX.as_millis());
+    if within { Ok(()) } else { Err(format!("GETATTR within {} ms and FILE_SYNC within {} ms", most.0, most.1)) }
 }
 
 fn hold(servers: &Servers) -> Outcome<()> {
@@ -274,6 +321,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),
+        Command::Fairness { servers, beside, seconds } => fair(&servers, &beside, seconds),
         Command::StartFigures { servers, how, document } => start_figures(&servers, how, document.as_deref()),
         Command::Scale(command) => scale::run(&command),
     };

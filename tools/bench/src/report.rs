@@ -1,7 +1,7 @@
 //! Figures as a table that reads well as text and as markdown, and as JSON.
 
 use crate::Outcome;
-use crate::compare::{Row, Seen};
+use crate::compare::{Ratio, Row, Seen};
 
 const HEAD: [&str; 10] = [
     "operation",
@@ -16,7 +16,7 @@ const HEAD: [&str; 10] = [
     "first's op/CPU-s / this",
 ];
 
-/// A table whose columns are aligned. A star marks a rate that the generator limited.
+/// A table whose columns are aligned. What the generator limited is void, and says so.
 pub fn table(rows: &[Row]) -> String {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(rows.iter().map(cells_of));
@@ -39,24 +39,31 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 fn cells_of(row: &Row) -> Vec<String> {
-    let Seen { rate, process_us, core_us, p50_us, p99_us, generator } = row.seen;
-    let limited = if generator > 0.95 { "*" } else { "" };
+    let Seen { rate, process_us, core_us, p50_us, p99_us, .. } = row.seen;
+    let void = row.seen.is_void(row.shape);
+    let limited = if void { " void" } else { "" };
     let rate = match row.shape.operation.bytes() {
         0 => format!("{}/s{limited}", thousands(rate)),
         bytes => format!("{} MiB/s{limited}", thousands(rate * bytes as f64 / (1 << 20) as f64)),
     };
     vec![
         row.shape.operation.name().to_owned(),
-        format!("{} x {}", row.shape.connections, row.shape.depth),
+        format!("{} x {}{}", row.shape.connections, row.shape.depth, if row.shape.half { ", half load" } else { "" }),
         row.server.clone(),
         rate,
         number(process_us),
         number(core_us),
         number(p50_us),
         number(p99_us),
-        format!("{:.2}", row.rate_ratio),
-        number(row.cpu_ratio),
+        if void { "void".to_owned() } else { ratio(&row.rate_ratio) },
+        ratio(&row.cpu_ratio),
     ]
+}
+
+/// The median and its interval; alone where it is one by definition.
+fn ratio(ratio: &Ratio) -> String {
+    let Ratio { median, low, high } = ratio;
+    if low == high { number(*median) } else { format!("{} ({} to {})", number(*median), number(*low), number(*high)) }
 }
 
 /// Three digits that matter; a dash for what is not known.
@@ -94,9 +101,12 @@ pub fn json(rows: &[Row]) -> String {
             "core_us_per_call": row.seen.core_us,
             "p50_us": row.seen.p50_us,
             "p99_us": row.seen.p99_us,
+            "counted_us_per_call": row.seen.counted_us(),
+            "half_load": row.shape.half,
             "generator_busy": row.seen.generator,
-            "first_rate_by_this": row.rate_ratio,
-            "first_calls_per_cpu_second_by_this": row.cpu_ratio,
+            "void": row.seen.is_void(row.shape),
+            "first_rate_by_this": row.rate_ratio.median,
+            "first_calls_per_cpu_second_by_this": row.cpu_ratio.median,
         })
     };
     serde_json::Value::Array(rows.iter().map(one).collect()).to_string()

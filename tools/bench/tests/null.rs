@@ -21,7 +21,7 @@ fn measure_all(address: SocketAddr) {
     target.core = Some(0);
     let mut site = Site::prepare(target).unwrap();
     let length = Length::Time(Duration::from_millis(50));
-    let plan = Plan { connections: 3, depth: 5, warm_up: Duration::from_millis(10), length };
+    let plan = Plan { connections: 3, depth: 5, warm_up: Duration::from_millis(10), length, pace: None };
     for operation in <Operation as clap::ValueEnum>::value_variants() {
         let run = site.measure(*operation, plan, 9 << 20).unwrap();
         assert!(run.calls > 0 && run.latency.len() == run.calls, "{operation:?}");

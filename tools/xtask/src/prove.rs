@@ -40,6 +40,13 @@ type Check = fn(&Workspace) -> Outcome;
 /// The checks that are not tests with real clients.
 const OWN: &[(&str, Check)] =
     &[("simulation", simulation), ("mutants", mutants), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build)];
+const OWN: &[(&str, Check)] = &[
+    ("simulation", simulation),
+    ("flips", flips),
+    ("fuzz", fuzz),
+    ("cold-build", cold_build),
+    ("fairness", fairness),
+];
 
 /// All checks.
 fn names() -> Vec<&'static str> {
@@ -154,6 +161,22 @@ fn cold_build(workspace: &Workspace) -> Outcome {
         (true, true) => Ok(line),
         (true, false) => Err(line),
         (false, _) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// One greedy client and the server's own background work beside two probes; the server on one core, all clients on
+/// another. Other load on the machine makes it fail.
+fn fairness(workspace: &Workspace) -> Outcome {
+    let built = workspace.cargo().args(["build", "--release", "-p", "tarn-filer", "-p", "tarn-bench"]).status();
+    if !built.map_err(|error| format!("cargo build --release: {error}"))?.success() {
+        return Err("cargo build --release failed".to_owned());
+    }
+    let release = workspace.target.join("release");
+    let mut command = workspace.command(release.join("tarn-bench"));
+    command.arg("fairness").arg("--tarn").arg(release.join("tarn")).args(["--pin-server", "0", "--pin-client", "1"]);
+    match command.status().map_err(|error| format!("tarn-bench: {error}"))?.success() {
+        true => Ok("GETATTR p99 within 5 ms and FILE_SYNC p99 within 20 ms beside every load".to_owned()),
+        false => Err("a probe waited longer than it may, beside the loads marked above".to_owned()),
     }
 }
 

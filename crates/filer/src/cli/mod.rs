@@ -3,6 +3,7 @@
 #[macro_use]
 mod say;
 
+mod bench;
 mod checkpoint;
 mod clients;
 mod fsck;
@@ -56,6 +57,8 @@ enum Command {
     /// Look into a log without a server
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// Measure servers: hands over to the load generator tarn-bench
+    Bench(bench::Bench),
 }
 
 /// Which server a command means.
@@ -85,6 +88,7 @@ impl Cli {
             Command::Scrub(command) => command.run(),
             Command::Key(command) => command.run(),
             Command::Log(command) => command.run(),
+            Command::Bench(command) => command.run(),
         }
     }
 }

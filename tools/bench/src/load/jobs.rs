@@ -9,6 +9,9 @@ use crate::load::wire::{Reply, append, call, handle_arguments, set_mark};
 use tarn_nfsclient::xdr::Writer;
 use tarn_nfsclient::{Handle, Stable};
 
+/// The status of a call that is to be tried later.
+const JUKEBOX: u32 = 10_008;
+
 /// What a measurement repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Operation {
@@ -52,6 +55,11 @@ impl Operation {
     /// Whether a server is asked to make something durable before it answers.
     pub fn is_durable(self) -> bool {
         matches!(self, Operation::Write4kFilesync | Operation::Create)
+    }
+
+    /// Whether nothing is changed and little is moved: what a server's memory answers.
+    pub fn is_looking(self) -> bool {
+        matches!(self, Operation::Getattr | Operation::Lookup | Operation::Access | Operation::Read4k)
     }
 
     /// Whether a round is a number of calls, not a time: what follows the last reply belongs to it.
@@ -178,6 +186,9 @@ pub struct Write {
     stable: Stable,
     step: u64,
     verifier: Option<u64>,
+    /// Being told to try later is no error, and is counted.
+    pub patient: bool,
+    pub told_later: u64,
     /// Makes every block that is ever written another one.
     stamp: u64,
 }
@@ -193,7 +204,18 @@ impl Write {
         };
         let step = if size >= content::PERIOD { 1 } else { 389 };
         let heads: Vec<Vec<u8>> = files.iter().map(head).collect();
-        Write { sent: vec![0; heads.len()], heads, size, file_bytes, stable, step, verifier: None, stamp }
+        Write {
+            sent: vec![0; heads.len()],
+            heads,
+            size,
+            file_bytes,
+            stable,
+            step,
+            verifier: None,
+            patient: false,
+            told_later: 0,
+            stamp,
+        }
     }
 }
 
@@ -217,6 +239,10 @@ impl Job for Write {
     }
 
     fn judge(&mut self, _token: u64, mut results: Reply) -> Result<(), String> {
+        if self.patient && results.0.starts_with(&JUKEBOX.to_be_bytes()) {
+            self.told_later += 1;
+            return Ok(());
+        }
         results.status()?;
         results.weak_cache_data()?;
         let (count, stable, verifier) = (results.u32()?, results.u32()?, results.u64()?);

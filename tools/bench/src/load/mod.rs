@@ -1,4 +1,4 @@
-//! The load generator: one thread, a closed loop over several connections.
+//! The load generator: one thread, a closed or an open loop over several connections.
 //!
 //! - [`run`]: the loop. [`wire`]: calls and replies as bytes. [`jobs`]: what is called and how a reply is judged.
 //! - [`site`]: the directory on a server that a measurement works in, made and removed by it.

@@ -1,5 +1,7 @@
-//! The closed loop: so many connections, so many calls in flight on each; a reply is answered by the next call.
+//! The loop: so many connections, so many calls in flight on each.
 //!
+//! - Closed: a reply is answered by the next call. Open ([`Plan::pace`]): calls are due at fixed times, whatever the
+//!   server does; one that finds no free place waits for it, and its latency counts from when it was due.
 //! - One thread, edge-triggered epoll: all replies of one read are judged, their successors go out in one write.
 //! - Whatever is wrong - a status, a short reply, other bytes, a closed connection, silence - ends the run.
 //! - What is counted came between the two samples of the processor's time; calls in flight at the end are waited for
@@ -14,11 +16,14 @@ use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// A server that says nothing for so long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// What is left of a wait after the kernel's timer, which counts in milliseconds, is waited for awake.
+const TIMER_GRAIN: Duration = Duration::from_micros(100);
 /// Calls in flight on one connection are told apart by the low bits of their numbers.
 const DEPTH_BITS: u32 = 8;
 /// Most calls in flight on a connection.
@@ -38,13 +43,15 @@ pub struct Plan {
     /// Before anything is counted. Not used where calls are counted.
     pub warm_up: Duration,
     pub length: Length,
+    /// Open loop: calls a second over all connections. `None`: the closed loop.
+    pub pace: Option<f64>,
 }
 
 /// What was seen between two samples.
 pub struct Run {
     pub calls: u64,
     pub elapsed: Duration,
-    /// Nanoseconds from a call's write to its reply.
+    /// Nanoseconds from a call's write, or from when it was due, to its reply.
     pub latency: Histogram<u64>,
     /// What the server took meanwhile.
     pub spent: Sample,
@@ -72,6 +79,9 @@ struct Loop<'a> {
     epoll: OwnedFd,
     issued: u64,
     in_flight: usize,
+    /// Open loop: places without a call, the longest free first; and when the first call was due.
+    free: VecDeque<(usize, usize)>,
+    first_due: Instant,
     latency: Histogram<u64>,
     calls: u64,
     /// When counting began, and the sample of that moment.
@@ -86,11 +96,21 @@ pub fn run(address: SocketAddr, plan: Plan, job: &mut dyn Job, meter: &Meter) ->
     if matches!(plan.length, Length::Calls(_)) {
         state.began = Some((started, meter.sample()?));
     }
-    for connection in 0..plan.connections {
-        for slot in 0..plan.depth {
-            state.issue(connection, slot, started);
+    state.first_due = started;
+    match plan.pace {
+        Some(_) => {
+            let places = (0..plan.depth).flat_map(|slot| (0..plan.connections).map(move |index| (index, slot)));
+            state.free = places.collect();
+            state.issue_due()?;
         }
-        state.flush(connection)?;
+        None => {
+            for connection in 0..plan.connections {
+                for slot in 0..plan.depth {
+                    state.issue(connection, slot, started);
+                }
+                state.flush(connection)?;
+            }
+        }
     }
     state.until_done(started)?;
     let (Some((began, before)), Some((ended, after))) = (state.began, state.ended) else {
@@ -119,17 +139,33 @@ impl<'a> Loop<'a> {
             flights.push(Flight { stream, slots, count });
         }
         let latency = Histogram::new_with_bounds(100, 100_000_000_000, 3).map_err(|error| error.to_string())?;
-        let (issued, in_flight, calls) = (0, 0, 0);
-        Ok(Loop { plan, job, meter, flights, epoll, issued, in_flight, latency, calls, began: None, ended: None })
+        Ok(Loop {
+            plan,
+            job,
+            meter,
+            flights,
+            epoll,
+            issued: 0,
+            in_flight: 0,
+            free: VecDeque::new(),
+            first_due: now,
+            latency,
+            calls: 0,
+            began: None,
+            ended: None,
+        })
     }
 
     fn until_done(&mut self, started: Instant) -> Outcome<()> {
         let mut events = Vec::with_capacity(self.plan.connections.max(8));
-        let silence = Timespec { tv_sec: SILENCE_MAX.as_secs() as i64, tv_nsec: 0 };
-        while self.in_flight > 0 {
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&silence)) {
-                Ok(0) => return Err(format!("the server was silent for {} s", SILENCE_MAX.as_secs())),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        let mut heard = started;
+        while self.in_flight > 0 || (self.plan.pace.is_some() && !self.is_over()) {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&self.patience())) {
+                Ok(0) if self.in_flight > 0 && heard.elapsed() > SILENCE_MAX => {
+                    return Err(format!("the server was silent for {} s", SILENCE_MAX.as_secs()));
+                }
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => heard = Instant::now(),
                 Err(error) => return Err(format!("epoll: {error}")),
             }
             for event in events.drain(..) {
@@ -138,8 +174,46 @@ impl<'a> Loop<'a> {
                 self.flush(connection)?;
             }
             self.pass_time(started)?;
+            self.issue_due()?;
         }
         Ok(())
+    }
+
+    /// How long to sleep until the next call is due. The kernel's timers are coarser than the last millisecond before.
+    fn patience(&self) -> Timespec {
+        let until = match self.plan.pace {
+            Some(pace) if !self.free.is_empty() && !self.is_over() => {
+                self.due(pace).saturating_duration_since(Instant::now()).saturating_sub(TIMER_GRAIN)
+            }
+            _ => SILENCE_MAX,
+        };
+        let millis = until.as_millis() as i64;
+        Timespec { tv_sec: millis / 1000, tv_nsec: (millis % 1000 * 1_000_000) as _ }
+    }
+
+    fn due(&self, pace: f64) -> Instant {
+        self.first_due + Duration::from_secs_f64(self.issued as f64 / pace)
+    }
+
+    /// Open loop: makes the calls that are due by now and have a place.
+    fn issue_due(&mut self) -> Outcome<()> {
+        let Some(pace) = self.plan.pace else { return Ok(()) };
+        let now = Instant::now();
+        let mut touched = BTreeSet::new();
+        while !self.is_over() && self.due(pace) <= now {
+            let Some((connection, slot)) = self.free.pop_front() else { break };
+            self.issue(connection, slot, self.due(pace));
+            touched.insert(connection);
+        }
+        touched.into_iter().try_for_each(|connection| self.flush(connection))
+    }
+
+    /// Whether no more calls are made.
+    fn is_over(&self) -> bool {
+        match self.plan.length {
+            Length::Time(_) => self.ended.is_some(),
+            Length::Calls(calls) => self.issued == calls,
+        }
     }
 
     /// Begins and ends counting when it is time.
@@ -165,7 +239,10 @@ impl<'a> Loop<'a> {
             let more = self.flights[connection].stream.fill().map_err(|error| error.to_string())?;
             let now = Instant::now();
             while let Some(slot) = self.take_reply(connection, now)? {
-                self.issue(connection, slot, now);
+                match self.plan.pace {
+                    Some(_) => self.free.push_back((connection, slot)),
+                    None => self.issue(connection, slot, now),
+                }
             }
             if !more {
                 return Ok(());
@@ -189,17 +266,13 @@ impl<'a> Loop<'a> {
         self.in_flight -= 1;
         if self.began.is_some() && self.ended.is_none() {
             self.calls += 1;
-            self.latency.saturating_record((now - slot.sent).as_nanos() as u64);
+            self.latency.saturating_record(now.saturating_duration_since(slot.sent).as_nanos() as u64);
         }
         Ok(Some(index))
     }
 
     fn issue(&mut self, connection: usize, slot: usize, now: Instant) {
-        let over = match self.plan.length {
-            Length::Time(_) => self.ended.is_some(),
-            Length::Calls(calls) => self.issued == calls,
-        };
-        if over {
+        if self.is_over() {
             return;
         }
         let flight = &mut self.flights[connection];

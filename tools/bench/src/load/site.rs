@@ -19,6 +19,10 @@ const FILES: usize = 256;
 const READ_BYTES: u64 = 64 << 20;
 /// Size of a file that is overwritten in small pieces.
 const SMALL_BYTES: u64 = 4 << 20;
+/// Size of a file that a stream overwrites without an end.
+const STREAM_BYTES: u64 = 256 << 20;
+/// A server that keeps files in larger records than this has less garbage made for it.
+const RECORD_BYTES: usize = 64 << 10;
 const MIB: u64 = 1 << 20;
 
 pub struct Site {
@@ -150,13 +154,7 @@ impl Site {
     /// Writes `bytes` over all connections and commits them; the commits belong to what is measured.
     fn write_large(&mut self, plan: Plan, bytes: u64) -> Outcome<Run> {
         let share = (bytes / plan.connections as u64 / MIB).max(1) * MIB;
-        if self.large.1 < share {
-            self.large = (Vec::new(), share);
-        }
-        while self.large.0.len() < plan.connections {
-            let file = self.fill(&format!("large-{share}-{}", self.large.0.len()), share)?;
-            self.large.0.push(file);
-        }
+        self.large_files(plan.connections, share)?;
         let files = self.large.0[..plan.connections].to_vec();
         let mut job = Write::new(&files, share, content::PERIOD, Stable::Unstable, self.stamp());
         let length = Length::Calls(share / MIB * plan.connections as u64);
@@ -182,6 +180,59 @@ impl Site {
         result
     }
 
+    /// Makes and fills what `operation` works on, and repeats it a little, so that nothing of that is measured.
+    pub fn warm(&mut self, operation: Operation, connections: usize) -> Outcome<()> {
+        let plan = Plan { connections, depth: 1, warm_up: Duration::ZERO, length: Length::Calls(64), pace: None };
+        match operation {
+            Operation::Write1m => self.large_files(connections, STREAM_BYTES),
+            _ => self.measure(operation, plan, 0).map(|_| ()),
+        }
+    }
+
+    /// Reads, or overwrites without an end, in pieces of 1 MiB. Gives also how many writes were told to try later.
+    pub fn stream(&mut self, operation: Operation, plan: Plan) -> Outcome<(Run, u64)> {
+        if operation == Operation::Read1m {
+            return Ok((self.read(plan, content::PERIOD)?, 0));
+        }
+        self.large_files(plan.connections, STREAM_BYTES)?;
+        let files = &self.large.0[..plan.connections].to_vec();
+        let mut job = Write::new(files, self.large.1, content::PERIOD, Stable::Unstable, self.stamp());
+        job.patient = true;
+        let result = run(self.target.address, plan, &mut job, &self.meter)?;
+        for file in files {
+            told("commit", self.client.commit(file))?;
+        }
+        Ok((result, job.told_later))
+    }
+
+    /// Fills files of `bytes` together and overwrites one piece in every other record, so that half of what is
+    /// stored is dead.
+    pub fn make_garbage(&mut self, bytes: u64) -> Outcome<()> {
+        let count = (bytes / STREAM_BYTES).max(1) as usize;
+        self.large_files(count, STREAM_BYTES)?;
+        for file in &self.large.0[..count] {
+            for offset in (0..STREAM_BYTES).step_by(2 * RECORD_BYTES) {
+                let data = content::at(offset + 512, 4096);
+                told("write", self.client.write(file, offset, data, Stable::Unstable))?;
+            }
+            told("commit", self.client.commit(file))?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there are `count` large files of `bytes` each.
+    fn large_files(&mut self, count: usize, bytes: u64) -> Outcome<()> {
+        if self.large.1 < bytes {
+            self.large = (Vec::new(), bytes);
+        }
+        let share = self.large.1;
+        while self.large.0.len() < count {
+            let file = self.fill(&format!("large-{share}-{}", self.large.0.len()), share)?;
+            self.large.0.push(file);
+        }
+        Ok(())
+    }
+
     fn stamp(&mut self) -> u64 {
         self.stamp = self.stamp.wrapping_add(1 << 40);
         self.stamp
@@ -191,7 +242,7 @@ impl Site {
     pub fn remove(mut self) -> Outcome<()> {
         for (name, directory, count) in std::mem::take(&mut self.made) {
             let length = Length::Calls(count);
-            let plan = Plan { connections: 4, depth: 16, warm_up: Duration::ZERO, length };
+            let plan = Plan { connections: 4, depth: 16, warm_up: Duration::ZERO, length, pace: None };
             let swept = run(self.target.address, plan, &mut Names::remove(&directory, 0), &Meter::default());
             swept.map_err(|error| format!("removing what was created: {error}"))?;
             told("rmdir", self.client.rmdir(&self.directory, name.as_bytes()))?;

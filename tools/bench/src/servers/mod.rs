@@ -4,6 +4,7 @@
 //! - What it says goes to a file in the measurement's directory; the end of it is told where a start fails.
 
 pub mod ganesha;
+pub mod group;
 pub mod null;
 pub mod space;
 pub mod tarn;
@@ -11,6 +12,7 @@ pub mod tarn;
 use crate::Outcome;
 use crate::load::site::mount;
 use crate::target::Target;
+use group::Group;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +27,8 @@ pub struct Server {
     /// The file of what it said.
     said: PathBuf,
     pub target: Option<Target>,
+    /// Goes after the server.
+    _group: Option<Group>,
 }
 
 /// Where servers are started, and on which core.
@@ -32,6 +36,8 @@ pub struct Server {
 pub struct Place {
     pub directory: PathBuf,
     pub core: Option<usize>,
+    /// Bytes of memory for each server; 0: not limited.
+    pub memory: u64,
 }
 
 impl Place {
@@ -42,12 +48,16 @@ impl Place {
         // Before each other they become the program itself, under one process number.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
+        let group = Group::make(name, self.memory);
+        if let Some(group) = &group {
+            command.args(["sh", "-c", "echo $$ > \"$0\"; exec \"$@\"", &group.door()]);
+        }
         if let Some(core) = self.core {
             command.args(["taskset", "--cpu-list", &core.to_string()]);
         }
         command.arg(program).args(arguments).stdin(Stdio::null()).stdout(out).stderr(errors);
         let child = command.spawn().map_err(|error| format!("setpriv {}: {error}", program.display()))?;
-        Ok(Server { child, said, target: None })
+        Ok(Server { child, said, target: None, _group: group })
     }
 
     fn text(&self, name: &str) -> String {

@@ -25,10 +25,17 @@ pub fn start(place: &Place, binary: &Path, port: u16) -> Outcome<Server> {
     let mut target = Target::parse(&format!("Tarn=nfs://{address}/vol"))?;
     target.durability = "FILE_SYNC, CREATE and COMMIT: in the log, fdatasync; objects in a local directory".to_owned();
     let server = server.ready(target, place)?;
-    let opened = Command::new(binary).args(["volume", "set", "vol", "--data", &data, "--exports", RULES]).output();
-    let opened = opened.map_err(|error| format!("{}: {error}", binary.display()))?;
-    if !opened.status.success() {
-        return Err(format!("tarn volume set: {}", String::from_utf8_lossy(&opened.stderr).trim()));
-    }
+    command(place, binary, &["volume", "set", "vol", "--exports", RULES])?;
     Ok(server)
+}
+
+/// Asks the Tarn that runs at the place; what it says.
+pub fn command(place: &Place, binary: &Path, words: &[&str]) -> Outcome<String> {
+    let output = Command::new(binary).args(words).args(["--data", &place.text("tarn-data")]).output();
+    let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(format!("tarn {}: {said}", words.join(" ")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
