@@ -31,6 +31,11 @@ pub trait Random: Send + Sync {
 pub trait Spawn: Send + Sync {
     /// Runs `task` to its end, apart from the caller. A task is named for whoever reads a trace.
     fn spawn(&self, name: &'static str, task: BoxFuture<()>);
+
+    /// As [`Spawn::spawn`], for work on much data that no call waits for: it gives way to everything else.
+    fn spawn_bulk(&self, name: &'static str, task: BoxFuture<()>) {
+        self.spawn(name, task);
+    }
 }
 
 /// Everything that a component may not make for itself.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tarn_base::ids::{Position, VolumeId};
 use tarn_base::mutant;
 use tarn_vfs::*;
@@ -41,6 +42,10 @@ impl FileSystem for Engine {
         self.core.durable(position)
     }
 
+    fn room(&self, bytes: usize) -> Answer<()> {
+        self.core.room(bytes)
+    }
+
     fn statfs(&self, _caller: &Caller, volume: VolumeId) -> Answer<FsStat> {
         self.core.execute(ops::statfs::StatFs { volume })
     }
@@ -75,7 +80,7 @@ impl FileSystem for Engine {
     }
 
     fn lookup(&self, caller: &Caller, dir: Node, name: &[u8]) -> Answer<(Attr, Attr)> {
-        self.core.execute(ops::lookup::Lookup { caller: caller.clone(), dir, name: name_of(name) })
+        self.core.execute(ops::lookup::Lookup { caller: caller.clone(), dir, name: SmallVec::from_slice(name) })
     }
 
     fn list(&self, caller: &Caller, dir: Node, request: ListRequest) -> Answer<ListReply> {

@@ -36,6 +36,7 @@ mod readahead;
 mod reclaim;
 mod records;
 mod recovery;
+mod room;
 mod run;
 mod scrub;
 mod segments;

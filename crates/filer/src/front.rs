@@ -30,7 +30,8 @@ use crate::net::{SystemDialer, SystemResolver};
 use crate::protocol::{ClientView, OperationStatus, StatusView, VolumeChange};
 
 /// Serves one connection to its end on the calling thread.
-pub type Connection = Arc<dyn Fn(tokio::net::TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
+pub type Connection =
+    Arc<dyn Fn(tokio::net::TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// All programs and what they remember of their clients.
 pub struct Front {

@@ -10,12 +10,13 @@ use tarn_base::time::Time;
 use tarn_base::world::{BoxFuture, Clock, Random, Spawn, World};
 use tokio::runtime::Handle;
 
-/// The world as seen from a program whose background runtime is `background`.
-pub fn real(background: Handle) -> World {
+/// The world as seen from a program whose background runtime is `background`; `bulk` runs what gives way to
+/// everything else.
+pub fn real(background: Handle, bulk: Handle) -> World {
     World {
         clock: Arc::new(MachineClock { start: Instant::now(), background: background.clone() }),
         random: Arc::new(KernelRandom),
-        spawn: Arc::new(BackgroundSpawn(background)),
+        spawn: Arc::new(BackgroundSpawn { background, bulk }),
     }
 }
 
@@ -60,20 +61,31 @@ impl Random for KernelRandom {
     }
 }
 
-struct BackgroundSpawn(Handle);
+struct BackgroundSpawn {
+    background: Handle,
+    bulk: Handle,
+}
 
 impl Spawn for BackgroundSpawn {
     fn spawn(&self, name: &'static str, task: BoxFuture<()>) {
-        let task = self.0.spawn(task);
-        // A panic in a background task is a bug of ours: it is said aloud, and the service goes on.
-        self.0.spawn(async move {
-            if let Err(error) = task.await
-                && error.is_panic()
-            {
-                tracing::error!(task = name, "a background task failed: {error}");
-            }
-        });
+        run(&self.background, name, task);
     }
+
+    fn spawn_bulk(&self, name: &'static str, task: BoxFuture<()>) {
+        run(&self.bulk, name, task);
+    }
+}
+
+fn run(runtime: &Handle, name: &'static str, task: BoxFuture<()>) {
+    let task = runtime.spawn(task);
+    // A panic in a background task is a bug of ours: it is said aloud, and the service goes on.
+    runtime.spawn(async move {
+        if let Err(error) = task.await
+            && error.is_panic()
+        {
+            tracing::error!(task = name, "a background task failed: {error}");
+        }
+    });
 }
 
 #[cfg(test)]
@@ -83,7 +95,7 @@ mod tests {
     #[test]
     fn random_bytes_differ_and_clocks_run() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let world = real(runtime.handle().clone());
+        let world = real(runtime.handle().clone(), runtime.handle().clone());
         assert_ne!(world.random_bytes::<32>(), world.random_bytes::<32>());
         let before = world.clock.steady();
         runtime.block_on(world.clock.sleep(Duration::from_millis(2)));

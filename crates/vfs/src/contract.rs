@@ -40,6 +40,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Completes once `position` is on the log's medium; an error when the log has failed.
     fn durable(&self, position: Position) -> Answer<()>;
 
+    /// Ready when a change of `bytes` may come; waits, not for ever, while earlier ones crowd the log. A front end asks
+    /// before it takes a large change from the network, so that one client's stream does not stand before everybody's
+    /// small changes. Who does not ask is served all the same.
+    fn room(&self, _bytes: usize) -> Answer<()> {
+        Answer::ok(())
+    }
+
     fn statfs(&self, caller: &Caller, volume: VolumeId) -> Answer<FsStat>;
 
     // --- one object ---

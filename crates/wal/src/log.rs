@@ -191,6 +191,12 @@ impl Log {
         Position(self.appended.load(Ordering::Acquire))
     }
 
+    /// The last position of the flush that runs; if none does, the last given out.
+    pub fn flushing(&self) -> Position {
+        let state = self.state.lock();
+        state.flushing.last().map_or_else(|| self.appended(), |frame| frame.last())
+    }
+
     /// Bytes of the ring.
     pub fn capacity(&self) -> u64 {
         self.ring.size

@@ -24,7 +24,7 @@ impl Keeper {
     pub(crate) fn start(self: &Arc<Self>) {
         let spawn = self.core.world.spawn.clone();
         spawn.spawn("generations", Box::pin(self.clone().close_when_due()));
-        spawn.spawn("checkpoints", Box::pin(self.clone().run_when_closed()));
+        spawn.spawn_bulk("checkpoints", Box::pin(self.clone().run_when_closed()));
     }
 
     async fn close_when_due(self: Arc<Self>) {

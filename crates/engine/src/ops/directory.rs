@@ -78,6 +78,15 @@ impl Directory {
         Ok(self.bucket(tx, hash)?.find(name).cloned())
     }
 
+    /// The inode that `name` names.
+    pub fn find_ino(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<Ino>> {
+        let key = Key::entry_hash(self.volume.id, self.ino, name_hash(&self.volume.record.name_secret, name));
+        if tx.is_fresh(&self.inode) && !tx.holds(&key) {
+            return Ok(None);
+        }
+        Ok(tx.value(&key, |bytes| Bucket::ino_of(bytes, name))?.flatten())
+    }
+
     /// Adds an entry that is not there.
     pub fn add(&mut self, tx: &mut Tx<'_>, name: &[u8], ino: Ino, kind: FileType) -> Step<()> {
         let hash = name_hash(&self.volume.record.name_secret, name);

@@ -1,6 +1,6 @@
 //! The object that a name names.
 
-use bytes::Bytes;
+use smallvec::SmallVec;
 use tarn_vfs::name::{self, Name, Use};
 use tarn_vfs::{Attr, Caller, Errno, Node};
 
@@ -12,7 +12,8 @@ use crate::tx::{Step, Tx};
 pub struct Lookup {
     pub caller: Caller,
     pub dir: Node,
-    pub name: Bytes,
+    /// Most names fit without an allocation.
+    pub name: SmallVec<[u8; 40]>,
 }
 
 impl Operation for Lookup {
@@ -37,7 +38,7 @@ impl Lookup {
         let ino = match name {
             Name::Dot => return Ok(dir.before.clone()),
             Name::DotDot => dir.inode.parent,
-            Name::Ordinary(name) => dir.find(tx, name)?.ok_or(Errno::NotFound)?.ino,
+            Name::Ordinary(name) => dir.find_ino(tx, name)?.ok_or(Errno::NotFound)?,
         };
         Ok(tx.inode(volume, ino)?.attr(volume, ino))
     }

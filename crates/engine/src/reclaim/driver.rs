@@ -22,7 +22,7 @@ const RATE: u64 = 32 << 20;
 impl Reclaim {
     /// Starts the loop; it ends with [`Reclaim::stop`].
     pub(crate) fn start(self: &Arc<Self>) {
-        self.core.world.spawn.spawn("reclaim", Box::pin(self.clone().run()));
+        self.core.world.spawn.spawn_bulk("reclaim", Box::pin(self.clone().run()));
     }
 
     async fn run(self: Arc<Self>) {

@@ -32,6 +32,21 @@ impl Bucket {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// The inode of `name` in an encoded bucket, which is what look-up asks for most: nothing is copied.
+    pub fn ino_of(bytes: &[u8], name: &[u8]) -> Decoded<Option<Ino>> {
+        let mut take = Take::new(bytes);
+        take_head(&mut take)?;
+        for _ in 0..take.count(11)? {
+            let (held, ino, _) = take_borrowed(&mut take)?;
+            take.varint()?;
+            if held == name {
+                return Ok(Some(ino));
+            }
+        }
+        take.end()?;
+        Ok(None)
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_head(out, self.born);
         out.put_u32(self.entries.len() as u32);
@@ -90,10 +105,14 @@ fn put_entry(out: &mut Vec<u8>, name: &[u8], ino: Ino, kind: FileType) {
 }
 
 fn take_entry(take: &mut Take<'_>) -> Decoded<(Bytes, Ino, FileType)> {
+    let (name, ino, kind) = take_borrowed(take)?;
+    Ok((Bytes::copy_from_slice(name), ino, kind))
+}
+
+fn take_borrowed<'a>(take: &mut Take<'a>) -> Decoded<(&'a [u8], Ino, FileType)> {
     let len = usize::from(take.u8()?);
     debug_assert!(len <= NAME_MAX);
-    let name = Bytes::copy_from_slice(take.take(len)?);
-    Ok((name, Ino(take.u64()?), file_type(take.u8()?)?))
+    Ok((take.take(len)?, Ino(take.u64()?), file_type(take.u8()?)?))
 }
 
 #[cfg(test)]
@@ -114,6 +133,9 @@ mod tests {
         assert_eq!(Bucket::decode(&out).as_ref(), Ok(&bucket));
         assert_eq!(bucket.find(b"b").map(|found| found.cookie), Some(1 << 61));
         assert!(bucket.find(b"B").is_none());
+        assert_eq!(Bucket::ino_of(&out, b"b"), Ok(Some(Ino(9))));
+        assert_eq!(Bucket::ino_of(&out, b"B"), Ok(None));
+        assert!(Bucket::ino_of(&out[..out.len() - 1], b"B").is_err());
 
         let entry = CookieEntry { born: 2, name: vec![7; 255].into(), ino: Ino(5), kind: FileType::Regular };
         let mut out = Vec::new();

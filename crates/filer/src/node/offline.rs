@@ -23,7 +23,7 @@ pub fn alone() -> Outcome<(Runtime, World)> {
         .enable_all()
         .build()
         .map_err(|error| Stop::Internal(error.to_string()))?;
-    let world = world::real(runtime.handle().clone());
+    let world = world::real(runtime.handle().clone(), runtime.handle().clone());
     Ok((runtime, world))
 }
 

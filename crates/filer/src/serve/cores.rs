@@ -3,6 +3,8 @@
 //! - Connections are handed over in turn. Letting the kernel spread them over listeners of the same port gave some
 //!   threads three times the connections of others.
 //! - A serving thread never polls what a disk or a store must answer; that is the background runtime's.
+//! - Sockets are looked at after every few turns of connections, or what has just arrived would wait for all turns of
+//!   those that always have something to do.
 //! - At the end, connections have a moment to answer what they work on; then they are cut.
 
 use std::net::{SocketAddr, TcpStream};
@@ -10,13 +12,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
 use crate::exit::{Outcome, Stop};
 use crate::front::Connection;
 
 /// How long connections may take to answer what they work on when the server ends.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Turns of connections, some hundred microseconds each at most, between two looks at the sockets.
+const TURNS: u32 = 4;
 
 /// The serving threads.
 pub struct Cores {
@@ -58,12 +63,12 @@ impl Cores {
 fn start(index: usize, serve: Connection) -> Outcome<Core> {
     let failed = |error: std::io::Error| Stop::Internal(format!("a serving thread cannot start: {error}"));
     let (hand_over, connections) = unbounded_channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().event_interval(TURNS).build().map_err(failed)?;
     let thread = std::thread::Builder::new()
         .name(format!("serve-{index}"))
         .spawn(move || {
-            let local = LocalSet::new();
-            local.block_on(&runtime, accept(connections, serve));
+            runtime.block_on(accept(connections, serve));
         })
         .map_err(failed)?;
     Ok(Core { hand_over, thread })
@@ -82,7 +87,7 @@ async fn accept(mut connections: UnboundedReceiver<(TcpStream, SocketAddr)>, ser
         };
         match tokio::net::TcpStream::from_std(stream) {
             Ok(stream) => {
-                served.spawn_local(serve(stream, peer));
+                served.spawn(serve(stream, peer));
             }
             Err(error) => tracing::warn!(%peer, "a connection cannot be served: {error}"),
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use tarn_base::world::World;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::service::{About, Service};
@@ -28,6 +28,9 @@ use crate::{place, report, world};
 use cores::Cores;
 use sockets::Sockets;
 
+/// The weight of a thread of this niceness is a tenth of an ordinary one's.
+const BULK_NICE: i32 = 10;
+
 /// Serves until a signal ends it.
 pub fn run(flags: Flags) -> Outcome<()> {
     let started = Instant::now();
@@ -35,25 +38,26 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let judged = place::judge(&settings)?;
     let sockets = Sockets::bind(&settings)?;
     report::begin(&settings.level);
-    let background = background(settings.cores)?;
-    let world = world::real(background.handle().clone());
+    let (background, bulk) = (background(settings.cores)?, bulk(settings.cores)?);
+    let world = world::real(background.handle().clone(), bulk.handle().clone());
     let served = background.block_on(async {
         let waker = Waker::default();
         let (node, opening) = Node::open(&settings, judged, &world, waker.hook()).await?;
         let flusher = Flusher::start(node.log(), &waker)?;
         let node = Arc::new(node);
-        let served = serve(&settings, &flags, sockets, &node, &opening, &world, started).await;
+        let served = serve(&settings, &flags, sockets, &node, &opening, (&world, bulk.handle()), started).await;
         report::tell_manager(&[NotifyState::Stopping, NotifyState::Status("bringing the log to the store")]);
         let closed = node.close(&settings).await;
         flusher.stop();
         served.and(closed)
     });
     // What hangs on a store that is away must not keep the process: everything acknowledged is in the log.
-    background.shutdown_timeout(Duration::from_secs(2));
+    bulk.shutdown_timeout(Duration::from_secs(1));
+    background.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-/// The runtime for everything that waits: misses, checkpoints, the store, commands.
+/// The runtime for what calls wait for: misses, the store, timers.
 fn background(cores: usize) -> Outcome<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         // More than cores: a store in a directory holds a thread while the disk works, and neither timers nor the
@@ -65,13 +69,32 @@ fn background(cores: usize) -> Outcome<Runtime> {
         .map_err(|error| Stop::Internal(format!("the background runtime cannot start: {error}")))
 }
 
+/// The runtime for work on much data that no call waits for: checkpoints, collection, commands. Its threads give way
+/// to all others of the process; when nothing else wants the cores, they have them.
+fn bulk(cores: usize) -> Outcome<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((cores + 1).clamp(2, 16))
+        .thread_name("bulk")
+        .on_thread_start(give_way)
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::Internal(format!("the runtime for bulk work cannot start: {error}")))
+}
+
+/// Lowers the calling thread's claim to a tenth of an ordinary one's: enough to go on beside any load.
+fn give_way() {
+    if let Err(error) = rustix::process::setpriority_process(None, BULK_NICE) {
+        tracing::debug!("bulk work keeps its priority: {error}");
+    }
+}
+
 async fn serve(
     settings: &Settings,
     flags: &Flags,
     sockets: Sockets,
     node: &Arc<Node>,
     opening: &Opening,
-    world: &World,
+    (world, bulk): (&World, &Handle),
     started: Instant,
 ) -> Outcome<()> {
     let failed = |error: std::io::Error| Stop::Internal(error.to_string());
@@ -87,7 +110,8 @@ async fn serve(
         portmap: settings.portmap,
     };
     let service = Arc::new(Service { node: node.clone(), front: front.clone(), about });
-    tokio::spawn(socket::serve(socket::bind(&settings.data)?, service.clone()));
+    // Commands walk, scrub and bring to the store.
+    bulk.spawn(socket::serve(socket::bind(&settings.data)?, service.clone()));
     if let Some(listener) = sockets.admin {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::spawn(http::serve(listener, service.clone()));

@@ -2,6 +2,10 @@
 //!
 //! - A call that memory can answer is read, run and answered in one poll: no task, no channel, no wake-up.
 //! - Everything that has arrived is taken in one read, and all replies it leads to leave in one write.
+//! - Connections of a core take turns: each moves a bounded number of bytes and calls, then the others go on. Before
+//!   replies are written, every other connection that has something runs: one wake-up of a peer serves many replies.
+//! - A large change is taken from the network when the file system has room for it; until then it stays there, and only
+//!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
 //! - What a connection may hold is bounded: calls in progress, bytes not taken by the peer, time without
 //!   progress. Beyond that nothing is read, and the peer feels it.
@@ -17,6 +21,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tarn_base::world::BoxFuture;
+use tarn_vfs::Answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::clients::Connected;
@@ -28,8 +33,12 @@ use crate::wire::xdr::Writer;
 
 /// Bytes that one read has room for at least: many small calls, or the head of a large one.
 const READ_SIZE: usize = 64 << 10;
-/// Rounds of reading and writing before other connections of the core get their turn.
-const ROUNDS_MAX: usize = 16;
+/// Bytes that a connection moves, and calls that it runs, before others of the core get their turn: some hundred
+/// microseconds.
+const TURN_BYTES: usize = 1 << 20;
+const TURN_CALLS: usize = 128;
+/// A message from this size on is a large change, and asks for room.
+const LARGE_SIZE: usize = 64 << 10;
 /// How often limits in time are looked at.
 const TICK: Duration = Duration::from_secs(15);
 
@@ -70,6 +79,10 @@ where
         framer: Framer::default(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
+        door: None,
+        asked: false,
+        stood_back: false,
+        blocked: false,
         reading: true,
         tick: shared.world.clock.sleep(TICK),
         active: now,
@@ -111,6 +124,25 @@ impl Future for LaterCall {
     }
 }
 
+/// What a connection has done since it was last its turn.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Turn {
+    bytes: usize,
+    calls: usize,
+}
+
+impl Turn {
+    fn is_over(&self) -> bool {
+        self.bytes >= TURN_BYTES || self.calls >= TURN_CALLS
+    }
+}
+
+/// Comes back after every other connection of the core has had its turn and the sockets were looked at.
+fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
+    Poll::Pending
+}
+
 struct Connection<'a, S> {
     shared: &'a Shared,
     connected: Arc<Connected>,
@@ -121,6 +153,14 @@ struct Connection<'a, S> {
     framer: Framer,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
+    /// A large message waits for room.
+    door: Option<Answer<()>>,
+    /// Room was asked for, for the message that comes.
+    asked: bool,
+    /// There are replies to write, and others run before that is done.
+    stood_back: bool,
+    /// The peer takes no more at present.
+    blocked: bool,
     /// Until the peer closes its side or we are asked to stop.
     reading: bool,
     tick: BoxFuture<()>,
@@ -137,27 +177,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
-        for _ in 0..ROUNDS_MAX {
-            let mut moved = 0;
-            while let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) {
+        let mut turn = Turn::default();
+        loop {
+            let before = turn;
+            if self.stood_back || self.blocked {
+                self.stood_back = false;
+                self.blocked = self.outbox.poll_write(&mut self.stream, cx, &mut turn.bytes, TURN_BYTES)?.is_pending();
+            }
+            while !turn.is_over() {
+                let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) else { break };
                 self.finish_later(finished);
-                moved += 1;
+                turn.calls += 1;
             }
-            self.poll_calls(cx, &mut moved)?;
-            if self.outbox.poll_durable(self.shared, cx) {
-                moved += 1;
-            }
-            let written = self.outbox.poll_write(&mut self.stream, cx, &mut moved)?;
-            if moved > 0 {
+            self.poll_calls(cx, &mut turn)?;
+            let released = self.outbox.poll_durable(self.shared, cx);
+            if turn != before || released {
                 self.active = self.shared.now();
-                continue;
             }
-            if !self.reading && self.in_progress() == 0 && written.is_ready() {
-                return Pin::new(&mut self.stream).poll_shutdown(cx).map_err(ConnectionError::from);
+            self.stood_back = self.outbox.size() > 0 && !self.blocked;
+            if turn.is_over() {
+                return give_way(cx);
             }
-            return Poll::Pending;
+            if self.stood_back {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if turn == before && !released {
+                break;
+            }
         }
-        cx.waker().wake_by_ref();
+        if !self.reading && self.in_progress() == 0 && !self.blocked {
+            return Pin::new(&mut self.stream).poll_shutdown(cx).map_err(ConnectionError::from);
+        }
         Poll::Pending
     }
 
@@ -171,26 +222,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
     }
 
-    /// Reads and runs calls until nothing more has arrived, or enough is in progress.
-    fn poll_calls(&mut self, cx: &mut Context<'_>, moved: &mut usize) -> Result<(), ConnectionError> {
+    /// Whether the message that comes may be taken from the network.
+    fn is_let_in(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.door.is_none() && !self.asked {
+            let size = self.framer.announced(&self.buffer);
+            if size < LARGE_SIZE {
+                return true;
+            }
+            self.asked = true;
+            self.door = Some(self.shared.fs.room(size));
+        }
+        // Whatever the answer, the change itself will hear it too.
+        let waits = self.door.as_mut().is_some_and(|door| Pin::new(door).poll(cx).is_pending());
+        if !waits {
+            self.door = None;
+        }
+        !waits
+    }
+
+    /// Reads and runs calls until nothing more has arrived, enough is in progress, or the turn is over.
+    fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
         let mut now = self.shared.now();
-        while self.reading && self.has_room() {
+        let begun = turn.calls;
+        while self.reading && self.has_room() && !turn.is_over() {
             let missing = match self.framer.next(&mut self.buffer)? {
                 Framed::Message(message) => {
+                    turn.calls += 1;
+                    self.asked = false;
                     now = self.run(message, now)?;
-                    *moved += 1;
                     continue;
                 }
                 Framed::Missing(missing) => missing,
             };
-            if *moved > 0 && missing <= READ_SIZE && self.buffer.is_empty() {
+            if turn.calls > begun && missing <= READ_SIZE && self.buffer.is_empty() {
                 // What has been taken is answered before more is read.
+                return Ok(());
+            }
+            if !self.is_let_in(cx) {
                 return Ok(());
             }
             self.buffer.reserve(missing.max(READ_SIZE));
             match pin!(self.stream.read_buf(&mut self.buffer)).poll(cx) {
                 Poll::Ready(Ok(0)) => self.reading = false,
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(count)) => {
+                    turn.bytes += count;
                     self.active = now;
                 }
                 Poll::Ready(Err(error)) => return Err(error.into()),

@@ -167,14 +167,17 @@ impl Outbox {
         }
     }
 
-    /// Writes as much as the peer takes. Ready when nothing is left to write; `written` counts progress.
+    /// Writes as much as the peer takes, or at least `enough` bytes, which `progress` counts up. Pending when the peer
+    /// takes no more.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
         progress: &mut usize,
+        enough: usize,
     ) -> Poll<std::io::Result<()>> {
-        loop {
+        let limit = *progress + enough;
+        while *progress < limit {
             if self.leaving.len() == self.written {
                 self.leaving.clear(KEEP_SIZE);
                 self.written = 0;
@@ -195,5 +198,6 @@ impl Outbox {
                 Poll::Pending => return Poll::Pending,
             }
         }
+        Poll::Ready(Ok(()))
     }
 }

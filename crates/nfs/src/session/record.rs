@@ -71,6 +71,12 @@ impl Framer {
         }
     }
 
+    /// Bytes of the message that `buffer` begins with, as far as its mark tells; 0 if not even that is there.
+    pub fn announced(&self, buffer: &BytesMut) -> usize {
+        let size = buffer.first_chunk::<MARK_SIZE>().map_or(0, |mark| u32::from_be_bytes(*mark) & !LAST);
+        self.fragments.len() + size as usize
+    }
+
     /// Whether part of a message has been taken.
     pub fn is_amid(&self) -> bool {
         !self.fragments.is_empty()
@@ -130,6 +136,8 @@ mod tests {
     fn what_is_missing_is_told() {
         let mut framer = Framer::default();
         let mut buffer = BytesMut::from(&fragment(true, &[7; 100])[..50]);
+        assert_eq!(framer.announced(&buffer), 100);
+        assert_eq!(framer.announced(&BytesMut::new()), 0);
         assert_eq!(framer.next(&mut buffer), Ok(Framed::Missing(54)));
     }
 

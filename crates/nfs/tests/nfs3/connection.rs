@@ -133,6 +133,28 @@ async fn a_failed_log_is_never_answered_with_success() {
 }
 
 #[tokio::test]
+async fn a_large_change_waits_for_room_and_a_small_one_does_not() {
+    let (fs, server) = gated();
+    let (mut greedy, _, _task) = start(&server, Settings::default());
+    let (mut other, _, _other) = start(&server, Settings::default());
+    let mut client = server.client();
+    let file = client.create(&server.root(), "file").await;
+    client.xid = 0;
+    fs.crowded.store(true, Ordering::Relaxed);
+    greedy.write_all(&write(&mut client, &file, 0, &[1; 200_000])).await.unwrap();
+    other.write_all(&write(&mut client, &file, 0, &[2; 4096])).await.unwrap();
+    assert_eq!(next(&mut other).await, (2, 0));
+    assert!(is_quiet(&mut greedy).await, "the large one is not even taken");
+    fs.open();
+    assert_eq!(next(&mut greedy).await, (1, 0));
+    // Each asks for itself.
+    greedy.write_all(&write(&mut client, &file, 0, &[1; 200_000])).await.unwrap();
+    assert!(is_quiet(&mut greedy).await);
+    fs.open();
+    assert_eq!(next(&mut greedy).await, (3, 0));
+}
+
+#[tokio::test]
 async fn a_call_that_must_fetch_does_not_hold_up_others() {
     let (fs, server) = gated();
     let (mut stream, shared, _task) = start(&server, Settings::default());

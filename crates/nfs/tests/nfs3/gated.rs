@@ -1,7 +1,7 @@
 //! The model behind a gate: answers that come later, and a log that becomes durable when the test says so.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ pub struct Gated {
     /// Position of the last change that the reply to an UNSTABLE write shows besides the data; 0 if all are durable.
     pub shown: AtomicU64,
     later: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    /// Large changes wait until [`Gated::open`].
+    pub crowded: AtomicBool,
 }
 
 impl Gated {
@@ -31,6 +33,7 @@ impl Gated {
             asked: AtomicU64::new(0),
             shown: AtomicU64::new(0),
             later: Mutex::default(),
+            crowded: AtomicBool::new(false),
         })
     }
 
@@ -97,6 +100,15 @@ impl FileSystem for Gated {
         client_notified(client: &[u8]) -> Answer<()>;
         in_grace() -> bool;
         set_event_sink(sink: Arc<dyn EventSink>) -> ();
+    }
+
+    fn room(&self, _bytes: usize) -> Answer<()> {
+        if !self.crowded.load(Ordering::Relaxed) {
+            return Answer::ok(());
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.later.lock().push(Box::new(move || drop(sender.send(Ok(Done::now(()))))));
+        Answer::Later(receiver)
     }
 
     fn durable(&self, position: Position) -> Answer<()> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tarn_vfs::op::{Data, Op, Slot};
-use tarn_vfs::{Caller, CreateMode, FileSystem, SetAttr, Stability};
+use tarn_vfs::{Caller, CreateMode, SetAttr, Stability};
 
 use super::{End, Opened, Story, no_panics};
 use crate::check;
