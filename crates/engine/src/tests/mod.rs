@@ -4,6 +4,7 @@ mod bounded;
 mod checkpoint;
 mod edges;
 mod fsck;
+mod intake;
 mod loss;
 mod opening;
 mod presence;
