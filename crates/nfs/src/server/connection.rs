@@ -28,7 +28,7 @@ use super::clients::Connected;
 use super::outbox::Outbox;
 use super::shared::Shared;
 use crate::service::{self, Called, Dispatched, LaterReply, Progress, Transport};
-use crate::session::record::{Framed, Framer, RecordError};
+use crate::session::record::{Framed, Framer, RECORD_SIZE_MAX, RecordError};
 use crate::wire::xdr::Writer;
 
 /// Bytes that one read has room for at least: many small calls, or the head of a large one.
@@ -222,11 +222,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
     }
 
-    /// Whether the message that comes may be taken from the network.
+    /// Whether the message at the front of the buffer may be taken, and what of it is still to come be read.
     fn is_let_in(&mut self, cx: &mut Context<'_>) -> bool {
         if self.door.is_none() && !self.asked {
             let size = self.framer.announced(&self.buffer);
-            if size < LARGE_SIZE {
+            // One that is longer than any may be is refused without waiting.
+            if !(LARGE_SIZE..=RECORD_SIZE_MAX).contains(&size) {
                 return true;
             }
             self.asked = true;
@@ -245,6 +246,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let mut now = self.shared.now();
         let begun = turn.calls;
         while self.reading && self.has_room() && !turn.is_over() {
+            if !self.is_let_in(cx) {
+                return Ok(());
+            }
             let missing = match self.framer.next(&mut self.buffer)? {
                 Framed::Message(message) => {
                     turn.calls += 1;
@@ -256,9 +260,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             };
             if turn.calls > begun && missing <= READ_SIZE && self.buffer.is_empty() {
                 // What has been taken is answered before more is read.
-                return Ok(());
-            }
-            if !self.is_let_in(cx) {
                 return Ok(());
             }
             self.buffer.reserve(missing.max(READ_SIZE));
