@@ -47,6 +47,7 @@ const OWN: &[(&str, Check)] = &[
     ("cold-build", cold_build),
     ("fairness", fairness),
 ];
+    &[("simulation", simulation), ("flips", flips), ("fuzz", fuzz), ("cold-build", cold_build), ("fairness", fairness)];
 
 /// All checks.
 fn names() -> Vec<&'static str> {
