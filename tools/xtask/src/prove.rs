@@ -49,7 +49,8 @@ const OWN: &[(&str, Check)] = &[
 
 /// All checks.
 fn names() -> Vec<&'static str> {
-    OWN.iter().map(|(name, _)| *name).chain(rig::TESTS.iter().map(|test| test.name)).collect()
+    let clients = rig::TESTS.iter().chain([&rig::PLANTED]);
+    OWN.iter().map(|(name, _)| *name).chain(clients.map(|test| test.name)).collect()
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, String> {
@@ -88,10 +89,15 @@ fn prove(workspace: &Workspace, name: &str, state: &mut State, tally: &mut Tally
         tally.outcome(name, outcome.is_ok());
         return if outcome.is_ok() { state.pass(name, line) } else { Ok(()) };
     }
-    let (passed, Some(test)) = (tally.passed, rig::TESTS.iter().find(|test| test.name == name)) else {
-        return Err(format!("no check is called {name}"));
-    };
-    rig::run(workspace, test, test.long, tally)?;
+    let passed = tally.passed;
+    if name == rig::PLANTED.name {
+        build_planted(workspace)?;
+        rig::run_against("tarn-mutant", workspace, &rig::PLANTED, rig::PLANTED.long, tally)?;
+    } else {
+        let test = rig::TESTS.iter().find(|test| test.name == name);
+        let test = test.ok_or_else(|| format!("no check is called {name}"))?;
+        rig::run(workspace, test, test.long, tally)?;
+    }
     if tally.passed > passed {
         state.pass(name, &format!("{:.0} s", started.elapsed().as_secs_f64()))?;
     }
@@ -103,6 +109,13 @@ fn build(workspace: &Workspace) -> Result<(), String> {
     let status = command.args(["build", "--workspace", "--bins", "--tests"]).status();
     let built = status.map_err(|error| format!("cargo build: {error}"))?.success();
     if built { Ok(()) } else { Err("cargo build failed".to_owned()) }
+}
+
+/// The server with planted bugs in it.
+fn build_planted(workspace: &Workspace) -> Result<(), String> {
+    let build = ["build", "--quiet", "--package", "tarn-filer", "--features", "mutants", "--bin", "tarn-mutant"];
+    let status = workspace.cargo().args(build).status().map_err(|error| format!("cargo build: {error}"))?;
+    if status.success() { Ok(()) } else { Err("tarn-mutant does not build".to_owned()) }
 }
 
 fn simulation(workspace: &Workspace) -> Outcome {

@@ -108,8 +108,28 @@ pub const TESTS: &[Test] = &[
     },
 ];
 
-/// Runs one; its output goes to a file and is shown if it fails.
+/// For `cargo x prove` only: that the tests which kill see planted bugs.
+pub const PLANTED: Test = Test {
+    name: "kills-can-fail",
+    script: "planted.sh",
+    needs: &["root", "ip", "ps", "/dev/net/tun", "guest", "mke2fs"],
+    short: &[],
+    long: &[],
+};
+
+/// Runs one against `tarn`; its output goes to a file and is shown if it fails.
 pub fn run(workspace: &Workspace, test: &Test, arguments: &[&str], tally: &mut Tally) -> Result<(), String> {
+    run_against("tarn", workspace, test, arguments, tally)
+}
+
+/// As [`run`], against another of our programs.
+pub fn run_against(
+    server: &str,
+    workspace: &Workspace,
+    test: &Test,
+    arguments: &[&str],
+    tally: &mut Tally,
+) -> Result<(), String> {
     if let Some(need) = test.needs.iter().find(|need| needs::is_missing(workspace, need)) {
         println!("SKIPPED {}: needs {need}", test.name);
         tally.skips.push(format!("{}: needs {need}", test.name));
@@ -124,7 +144,7 @@ pub fn run(workspace: &Workspace, test: &Test, arguments: &[&str], tally: &mut T
     let status = workspace
         .command(workspace.root.join("tests/rig").join(test.script))
         .args(arguments)
-        .env("TARN", workspace.program("tarn"))
+        .env("TARN", workspace.program(server))
         .env("TARN_NFSLOAD", workspace.program("nfsload"))
         .stdin(Stdio::null())
         .stdout(output)
@@ -151,7 +171,7 @@ mod tests {
     #[test]
     fn every_script_is_there_and_every_need_is_known() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/rig");
-        for test in TESTS {
+        for test in TESTS.iter().chain([&PLANTED]) {
             assert!(std::path::Path::new(folder).join(test.script).is_file(), "{}", test.script);
             for need in test.needs {
                 assert!(needs::NEEDS.iter().any(|known| known.name == *need), "{need}");
