@@ -1,8 +1,8 @@
 //! Creating and opening a shard.
 //!
 //! Steps, each of which may be the last one that happens; what follows a crash begins again at the first:
-//! 1. The owner record is read, the store asked whether it honours conditions, the log opened, and whether record and log
-//!    go together and the metadata is all there is decided. Nothing stays written but the header of a log that was blank.
+//! 1. The owner record is read, the log opened, and whether the two go together, and the metadata is all there, is decided.
+//!    The store is asked whether it honours conditions. Nothing stays written but the header of a log that was blank.
 //! 2. The owner record is replaced: a new owner epoch, perhaps a new incarnation. Whoever had it before is deposed.
 //! 3. The metadata store is opened, which fences whoever wrote to it before; P and the volumes are read.
 //! 4. The log is replayed over that.
@@ -143,10 +143,7 @@ impl Engine {
     pub async fn open(parts: Parts, options: OpenOptions) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
         let register = Register::new(parts.store.clone(), parts.master.clone(), parts.world.clone());
         match register.read().await? {
-            Some(held) if held.owner.state != OwnerState::New => {
-                probe::conditions(&*parts.store, &parts.world).await?;
-                open(&parts, register, held, options).await
-            }
+            Some(held) if held.owner.state != OwnerState::New => open(&parts, register, held, options).await,
             _ => Err(OpenError::NotCreated),
         }
     }
@@ -162,8 +159,11 @@ async fn open(
     let mut plan = plan(parts, held, &options)?;
     let opener = (parts.meta)(parts.store.clone(), &plan.held.secrets.shard);
     // Opening would make what is not there, and what was lost would look like new.
-    if plan.held.owner.state != OwnerState::New && !opener.inspect().await? {
-        return Err(OpenError::Gone("every object of its metadata, below meta/".into()));
+    if plan.held.owner.state != OwnerState::New {
+        if !opener.inspect().await? {
+            return Err(OpenError::Gone("every object of its metadata, below meta/".into()));
+        }
+        probe::conditions(&*parts.store, &parts.world).await?;
     }
     if plan.taken {
         plan.held = claim(parts, &register, &plan).await?;

@@ -41,13 +41,19 @@ impl Keeper {
     /// Before a batch: one look at where it goes on from.
     pub(super) async fn glance(&self, turn: &mut Turn, meta: &dyn MetaStore) -> Result<(), CheckpointError> {
         match meta.glance().await {
-            Err(MetaError::Gone(what)) => {
-                turn.doubtful = true;
-                Err(MetaError::Gone(what).into())
-            }
+            Err(MetaError::Gone(_)) => self.doubt(turn).await,
             // The batch itself will say.
             _ => Ok(()),
         }
+    }
+
+    /// Something that the metadata needs was not found. What is open may not have heard of a compaction of its own yet,
+    /// whose garbage is gone already: the store is asked itself, and opened again if it is whole.
+    async fn doubt(&self, turn: &mut Turn) -> Result<(), CheckpointError> {
+        turn.doubtful = true;
+        self.reconsider(turn).await?;
+        let why = "it has gone on in the background; it is opened again";
+        Err(MetaError::Unavailable(why.to_owned()).into())
     }
 
     /// Before a trim: whether owner record and metadata are all there.
@@ -59,10 +65,7 @@ impl Keeper {
             match meta.verify().await {
                 Ok(()) => return Ok(()),
                 Err(MetaError::Unavailable(_) | MetaError::Unknown(_)) if tries < TRIES => {}
-                Err(MetaError::Gone(what)) => {
-                    turn.doubtful = true;
-                    return Err(MetaError::Gone(what).into());
-                }
+                Err(MetaError::Gone(_)) => return self.doubt(turn).await,
                 Err(error) => return Err(error.into()),
             }
             self.core.world.clock.sleep(PAUSE * tries).await;
@@ -80,7 +83,6 @@ impl Keeper {
         if !self.opener.inspect().await? {
             return Err(CheckpointError::Gone("every object of its metadata, below meta/".into()));
         }
-        tracing::info!("what was gone of the store is there again");
         turn.doubtful = false;
         if let Some(meta) = turn.meta.take()
             && let Err(error) = meta.close().await

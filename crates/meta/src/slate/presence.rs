@@ -1,7 +1,8 @@
 //! Whether the objects that a manifest needs are in the store.
 //!
-//! - Objects that a manifest has named stay for a quarter of an hour after the last manifest that names them
-//!   ([`super::settings`]): what the newest manifest known here names is there, or has been taken away by somebody else.
+//! - What the newest manifest names is there, or has been taken away by somebody else. The newest one that an open database
+//!   knows may be some seconds older, and an SST that only that one names may be gone as garbage: who finds one missing
+//!   inspects the store itself before he believes it.
 //! - SlateDB itself would go on over what is left, and publish manifests that name what is not there.
 
 use std::collections::BTreeSet;
