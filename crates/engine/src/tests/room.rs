@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! A store that is nearly full: refused before the metadata store meets it, and over with the first free byte.
 
 use std::sync::Arc;
@@ -73,48 +72,4 @@ async fn a_disk_without_a_size_is_not_full() {
     let node = make(&engine, "file").await;
     write(&engine, node, 0, b"content").await;
     engine.checkpoint().await.expect("a checkpoint");
-=======
-//! Room for large changes: given at once where there is room, with a flush where the log is behind, and in the end anyhow.
-
-use std::future::Future;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-use bytes::Bytes;
-use tarn_vfs::{Caller, FileSystem, Stability};
-
-use super::opening::make;
-use crate::testing::{Rig, settle};
-
-fn is_ready(answer: Pin<&mut impl Future>) -> bool {
-    matches!(answer.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
-}
-
-#[tokio::test]
-async fn room_comes_with_a_flush_or_a_trim_and_in_the_end_anyhow() {
-    let rig = Rig::new();
-    let engine = rig.create().await;
-    let node = make(&engine, "file").await;
-    assert!(is_ready(pin!(engine.room(1 << 20))));
-    let data = Bytes::from(vec![7; 1 << 20]);
-    // Nothing else runs meanwhile, so nothing is flushed.
-    for offset in 0..3 {
-        engine.write(&Caller::root(), node, offset << 20, data.clone(), Stability::Unstable).await.expect("a write");
-    }
-    assert!(engine.log().buffered() > 3 << 20);
-    assert!(is_ready(pin!(engine.room(64 << 10))));
-    let mut behind = pin!(engine.room(1 << 20));
-    assert!(!is_ready(behind.as_mut()), "the log is behind");
-    settle().await;
-    assert!(is_ready(behind), "it has been flushed");
-
-    let free = engine.log().capacity() * 3 / 4 - engine.log().used();
-    let mut full = pin!(engine.room(free as usize + 4096));
-    assert!(!is_ready(full.as_mut()), "the last quarter is for small changes");
-    settle().await;
-    assert!(!is_ready(full.as_mut()));
-    rig.pass(Duration::from_secs(60)).await;
-    assert!(is_ready(full), "nobody waits for ever");
->>>>>>> ac26f8e (Let no client's stream stand before others' calls)
 }
