@@ -182,7 +182,7 @@ impl LifePlan {
             3 => Ending::Device(*chance.pick(&[DeviceFault::Flush, DeviceFault::Write, DeviceFault::ForEver])),
             4 => Ending::Clean,
             5 => Ending::CleanUntil(chance.range(0, 4)),
-            _ => Ending::Named(*chance.pick::<&str>(&LIFE_POINTS), chance.range(1, 2)),
+            _ => Ending::Named(chance.pick::<&str>(&LIFE_POINTS), chance.range(1, 2)),
         };
         let named = match ending {
             Ending::Named(name, _) => Some(name),

@@ -5,13 +5,14 @@
 //!   (engine rule 15).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_base::ids::SegmentId;
+use tarn_base::ids::{SegmentId, VolumeId};
 use tarn_base::mutant;
 use tarn_data::{SegmentState, SegmentValue, object_name};
-use tarn_meta::{Batch, MetaStore};
+use tarn_meta::{Batch, MetaStore, MetaView};
 
 use super::collect::{Collected, damaged};
 use super::pack::{Packed, RESERVE};
@@ -19,7 +20,7 @@ use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::key::{Key, Kind, segment_id};
 use crate::overlay::Closed;
-use crate::value::ShardState;
+use crate::value::{ShardState, Usage};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
@@ -47,18 +48,19 @@ impl Keeper {
             let mut table = Table::new(&self.core, &view, &packed.segments);
             table.kill(&collected.dead).await?;
             table.apply(&changes).await?;
-            Ok::<_, CheckpointError>(table.finish())
+            let usage = usage_of_what_is_there(&view, closed, &collected).await?;
+            Ok::<_, CheckpointError>((table.finish(), usage))
         };
         let state = self.next_state(turn, closed, finally);
         if mutant::on(mutant::TRIM_TOO_EARLY) {
             self.trim(closed.last).await?;
         }
         let committed = match built.await {
-            Ok(segments) => {
+            Ok((segments, usage)) => {
                 if mutant::on(mutant::DELETED_BEFORE_BATCH) {
                     self.delete_at_once(&segments).await;
                 }
-                let mut batch = batch(closed, &collected, &packed, segments, &state);
+                let mut batch = batch(&usage, &collected, &packed, segments, &state);
                 if mutant::on(mutant::RENAME_IN_TWO_BATCHES) {
                     // The shard's state, which says P, sorts first.
                     let rest = batch.changes.split_off(batch.changes.len() / 2);
@@ -69,14 +71,7 @@ impl Keeper {
             Err(error) => Err(error),
         };
         if let Err(error) = committed {
-            if turn.meta.is_some() {
-                self.forget(&packed);
-                turn.given_up.extend(drawn);
-                self.remove_given_up(turn).await;
-            } else {
-                // Nobody could say: the objects may be needed.
-                turn.undecided.extend(drawn);
-            }
+            self.give_up(turn, &packed, drawn).await;
             return Err(error);
         }
         self.core.segments.done(changes.len());
@@ -99,6 +94,18 @@ impl Keeper {
         turn.trimmed = closed.last;
         self.trim(closed.last).await?;
         Ok(done)
+    }
+
+    /// The batch is not there, or nobody can say.
+    async fn give_up(&self, turn: &mut Turn, packed: &Packed, drawn: Vec<u32>) {
+        if turn.meta.is_some() {
+            self.forget(packed);
+            turn.given_up.extend(drawn);
+            self.remove_given_up(turn).await;
+        } else {
+            // Nobody could say: the objects may be needed.
+            turn.undecided.extend(drawn);
+        }
     }
 
     /// Deletes what the batch is about to condemn, for the mutant that does not wait for it.
@@ -261,9 +268,30 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     out.into()
 }
 
+/// Usage of the volumes that are there at the generation's end. One that is being created may be known already without
+/// its record being in the log: a crash would leave the usage of a volume that never was.
+async fn usage_of_what_is_there(
+    view: &Arc<dyn MetaView>,
+    closed: &Closed,
+    collected: &Collected,
+) -> Result<Vec<(VolumeId, Usage)>, CheckpointError> {
+    let mut there = Vec::with_capacity(closed.usage.len());
+    for (volume, usage) in &closed.usage {
+        let key = Key::volume(*volume);
+        let is_there = match collected.keys.iter().find(|(changed, _)| *changed == key) {
+            Some((_, value)) => value.is_some(),
+            None => view.get(&key.encode()).await?.is_some(),
+        };
+        if is_there {
+            there.push((*volume, *usage));
+        }
+    }
+    Ok(there)
+}
+
 /// Everything of one checkpoint, each key once.
 fn batch(
-    closed: &Closed,
+    usage: &[(VolumeId, Usage)],
     collected: &Collected,
     packed: &Packed,
     segments: BTreeMap<Key, Option<Bytes>>,
@@ -274,7 +302,7 @@ fn batch(
         changes.insert(*key, Some(encoded(|out| pointer.encode(out))));
     }
     changes.extend(segments);
-    for (volume, usage) in &closed.usage {
+    for (volume, usage) in usage {
         changes.insert(Key::usage(*volume), Some(encoded(|out| usage.encode(out))));
     }
     debug_assert!(changes.keys().all(|key| key.kind != Kind::Shard));

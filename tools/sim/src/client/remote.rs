@@ -219,5 +219,5 @@ fn answers_one(op: &Op, outcome: &Outcome, issue: &Issue, excuses: answers::Excu
 
 /// What unanswered calls name is still there.
 pub fn still_meant(unanswered: &Unanswered, known: impl Fn(tarn_vfs::Node) -> bool) -> bool {
-    unanswered.issue.nodes().all(|node| known(node))
+    unanswered.issue.nodes().all(known)
 }
