@@ -328,7 +328,7 @@ impl Life<'_> {
                 unstable.written(number, node, op.clone(), at, at_reply.0);
             }
             Op::Commit { .. } => {
-                let again = unstable.committed(number, node, at_reply.0, at_reply.1)?;
+                let again = unstable.committed(number, node, at, at_reply)?;
                 if !again.is_empty() {
                     self.event(number, format_args!("must write {} times again", again.len()));
                 }

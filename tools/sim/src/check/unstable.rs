@@ -38,17 +38,22 @@ impl Unstable {
         }
     }
 
-    /// A COMMIT of `client` was answered with `verifier`, when everything up to `durable` was on the medium. Gives
-    /// what must be written again.
+    /// A COMMIT of `client` that ran at `at` was answered with `verifier`, when everything up to `durable` was on the
+    /// medium. Gives what must be written again. A write that ran after it, though its answer came first, is kept.
     pub fn committed(
         &mut self,
         client: u64,
         node: Node,
-        verifier: [u8; 8],
-        durable: Position,
+        at: Position,
+        (verifier, durable): ([u8; 8], Position),
     ) -> Result<Vec<Op>, Failure> {
         let mut again = Vec::new();
-        for kept in self.0.remove(&(client, node)).unwrap_or_default() {
+        let kept = self.0.remove(&(client, node)).unwrap_or_default();
+        let (covered, later): (Vec<Kept>, Vec<Kept>) = kept.into_iter().partition(|kept| kept.at <= at);
+        if !later.is_empty() {
+            self.0.insert((client, node), later);
+        }
+        for kept in covered {
             if kept.verifier != verifier {
                 again.push(kept.op);
             } else {
