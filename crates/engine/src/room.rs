@@ -6,6 +6,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tarn_vfs::{Answer, Done};
@@ -35,7 +36,11 @@ impl Core {
         self.log.buffered() + bytes > BUFFERED_MAX
     }
 
+    /// Not while the store is full: no trim comes then, and the change itself has to hear that there is no space.
     fn is_full(&self, bytes: usize) -> bool {
+        if self.health.store_full.load(Ordering::Relaxed) {
+            return false;
+        }
         let capacity = self.log.capacity();
         self.log.used() + bytes as u64 > capacity - capacity / 4
     }
