@@ -307,7 +307,8 @@ fn log(node: &Node, live: &mut BTreeMap<Class, Vec<Span>>) -> Result<Vec<Range<u
         Ok::<(), tarn_wal::LogError>(())
     });
     let durable = replayed.map_err(refused)?.durable;
-    let mut spans = Vec::from([0..RING_START]);
+    let mut spans = Vec::new();
+    spans.push(0..RING_START);
     let mut last = Vec::new();
     for (offset, body) in frames {
         let (from, size) = (RING_START + offset % ring, FRAME_HEADER + body);
