@@ -78,6 +78,12 @@ pub fn frame_seal(bytes: &[u8]) -> Option<(Uuid, u32, u64)> {
     FrameHeader::decode(bytes).ok().map(|frame| (frame.id, frame.opening, frame.offset))
 }
 
+/// The sealed bytes of the frame that `bytes` begin with: what fills its last block is not sealed.
+pub fn frame_sealed(bytes: &[u8]) -> Option<&[u8]> {
+    let frame = FrameHeader::decode(bytes).ok()?;
+    bytes.get(..format::FRAME_HEADER + frame.len as usize)
+}
+
 /// Judges a count of entries in 32 bits, and the body of a frame that has so many.
 pub fn entries(bytes: &[u8]) -> bool {
     let Some((count, body)) = bytes.split_first_chunk::<4>() else { return false };

@@ -55,8 +55,10 @@ impl LogDevice for NotedDevice {
     }
 
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        if let Some((log, opening, offset)) = decoders::frame_seal(data) {
-            self.1.sealed(format!("the frame of log {log} at {offset} of opening {opening}"), data);
+        // A frame that is read back and written again has whatever a torn write left behind its end.
+        let frame = decoders::frame_seal(data).zip(decoders::frame_sealed(data));
+        if let Some(((log, opening, offset), sealed)) = frame {
+            self.1.sealed(format!("the frame of log {log} at {offset} of opening {opening}"), sealed);
         }
         self.0.write(at, data)
     }
