@@ -37,6 +37,13 @@ use crate::contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaV
 
 /// How many gets of [`MetaView::get_sorted`] run at once.
 const GETS_AT_ONCE: usize = 16;
+/// [`MetaView::get_sorted`] tries to find so many keys by one scan, at least and at most.
+const PASS_LEAST: usize = 32;
+const PASS_MOST: usize = 1024;
+/// Such a scan may meet so many entries for each key; beyond that single gets, which have filters, are faster.
+const PASS_ENTRIES: usize = 4;
+/// After a scan that met too many, so many times [`PASS_LEAST`] keys are got singly before the next is tried.
+const SPARSE_GETS: usize = 8;
 /// A scan of more entries reads ahead, so many bytes.
 const SCAN_SHORT: usize = 64;
 const SCAN_AHEAD: usize = 256 * 1024;
@@ -408,8 +415,49 @@ impl MetaView for SlateView {
     }
 
     async fn get_sorted(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
-        // Neighbours wait for one another's block in the cache, so each is read once.
-        let gets = stream::iter(keys.to_vec()).map(|key| async move { self.get(&key).await });
-        gets.buffered(GETS_AT_ONCE).try_collect().await
+        let mut out = Vec::with_capacity(keys.len());
+        let (mut window, mut sparse) = (PASS_LEAST, 0);
+        while out.len() < keys.len() {
+            let rest = &keys[out.len()..];
+            if sparse == 0 && rest.len() >= PASS_LEAST {
+                let part = &rest[..rest.len().min(window)];
+                let found = self.pass(part).await?;
+                if found.len() == part.len() {
+                    window = (window * 4).min(PASS_MOST);
+                } else {
+                    (window, sparse) = (PASS_LEAST, SPARSE_GETS);
+                }
+                out.extend(found);
+                continue;
+            }
+            let part = rest[..rest.len().min(PASS_LEAST)].to_vec();
+            // Neighbours wait for one another's block in the cache, so each is read once.
+            let gets = stream::iter(part).map(|key| async move { self.get(&key).await });
+            out.extend(gets.buffered(GETS_AT_ONCE).try_collect::<Vec<_>>().await?);
+            sparse = sparse.saturating_sub(1);
+        }
+        Ok(out)
+    }
+}
+
+impl SlateView {
+    /// The values of the first of `keys`: of all if they lie close together, else of as many as a short scan passed.
+    async fn pass(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
+        let mut to = last.to_vec();
+        to.push(0);
+        let page = self.scan(first, &to, keys.len() * PASS_ENTRIES).await?;
+        let mut entries = page.entries.into_iter().peekable();
+        let mut out = Vec::with_capacity(keys.len());
+        for key in keys {
+            while entries.next_if(|(held, _)| held < key).is_some() {}
+            match entries.peek() {
+                Some((held, value)) if held == key => out.push(Some(value.clone())),
+                Some(_) => out.push(None),
+                None if page.complete => out.push(None),
+                None => break,
+            }
+        }
+        Ok(out)
     }
 }

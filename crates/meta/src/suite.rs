@@ -146,11 +146,21 @@ async fn scans_are_ordered_and_paged(store: &dyn MetaStore) -> Checked {
 
 async fn sorted_gets_agree(store: &dyn MetaStore) -> Checked {
     let view = store.view();
-    let keys: Vec<Bytes> = (0..SCANNED + 5).step_by(3).map(key).collect();
-    let found = done(view.get_sorted(&keys).await, "get_sorted")?;
-    hold!(found.len() == keys.len(), "{} values for {} keys", found.len(), keys.len());
-    for (key, value) in keys.iter().zip(&found) {
-        hold!(get(&view, key).await? == *value, "get and get_sorted disagree about {key:?}");
+    // Close together, apart, and both in turns; the last ones are behind everything.
+    let both = (0..SCANNED).filter(|number| number % 300 < 60 || number % 20 == 0);
+    let choices: [Vec<u32>; 4] = [
+        (0..SCANNED + 5).collect(),
+        (0..SCANNED + 5).step_by(3).collect(),
+        (0..SCANNED * 4).step_by(20).collect(),
+        both.collect(),
+    ];
+    for keys in choices {
+        let keys: Vec<Bytes> = keys.into_iter().map(key).collect();
+        let found = done(view.get_sorted(&keys).await, "get_sorted")?;
+        hold!(found.len() == keys.len(), "{} values for {} keys", found.len(), keys.len());
+        for (key, value) in keys.iter().zip(&found) {
+            hold!(get(&view, key).await? == *value, "get and get_sorted disagree about {key:?}");
+        }
     }
     hold!(done(view.get_sorted(&[]).await, "get_sorted")?.is_empty(), "no keys have values");
     Ok(())
