@@ -24,7 +24,12 @@ pub fn settings() -> Settings {
         // One of two cores at most; the foreground is served by the same machine.
         max_concurrent_compactions: 1,
         max_subcompactions: 1,
-        max_sst_size: 128 << 20,
+        // An SST is built in memory, and sealed in memory once more: so much, three times. An object of that size is
+        // still cheap for what it holds.
+        max_sst_size: 32 << 20,
+        // Read ahead in each input; there may be tens of them.
+        bytes_to_fetch: 1 << 20,
+        max_fetch_tasks: 1,
         compression_codec: Some(CompressionCodec::Lz4),
         ..CompactionWorkerOptions::default()
     };
