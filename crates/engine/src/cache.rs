@@ -14,8 +14,8 @@ use tarn_base::ids::SegmentId;
 use crate::hash::FastBuild;
 use crate::key::Key;
 
-/// What an entry costs beside its bytes.
-const ENTRY_OVERHEAD: u64 = 96;
+/// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
+const ENTRY_OVERHEAD: u64 = 160;
 
 #[derive(Clone, Debug)]
 pub struct KeyWeight;

@@ -10,6 +10,9 @@ pub type Capacity = Arc<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 /// goes no further: whoever simulates the crash then drops the engine and everything it started.
 pub type CrashPoints = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 
+/// Bytes of RAM that the overlay may always take: less would make checkpoints of a few keys each.
+pub const OVERLAY_LEAST: u64 = 32 << 20;
+
 /// Settings of one shard's engine.
 #[derive(Clone)]
 pub struct Config {
@@ -23,7 +26,8 @@ pub struct Config {
     pub key_cache_bytes: u64,
     /// Limit of the cache of decoded records, bytes.
     pub record_cache_bytes: u64,
-    /// Dirty data held in RAM, bytes; beyond it data is read back from the log.
+    /// RAM of all that the store does not have yet, bytes. From three quarters of it on data stays in the log, to be read
+    /// back; at all of it changes wait for a checkpoint. Of less than [`OVERLAY_LEAST`] only the first is true.
     pub overlay_bytes: u64,
     /// A generation closes at this many changed keys: a checkpoint of more would need too much memory.
     pub generation_keys: usize,
@@ -67,6 +71,16 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Bytes of RAM at which changes wait.
+    pub fn overlay_limit(&self) -> u64 {
+        self.overlay_bytes.max(OVERLAY_LEAST)
+    }
+
+    /// Whether data stays in the log while the overlay takes `ram_bytes`.
+    pub fn spills(&self, ram_bytes: u64) -> bool {
+        ram_bytes > self.overlay_bytes / 4 * 3
+    }
+
     /// A place where a crash is worth trying.
     pub async fn crash_point(&self, name: &'static str) {
         if self.crash_points.as_ref().is_some_and(|crashes| crashes(name)) {

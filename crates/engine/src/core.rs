@@ -168,9 +168,19 @@ impl Core {
         Errno::Io
     }
 
-    /// Dirty bytes held in RAM by all generations.
+    /// Bytes of RAM that all generations take.
     pub fn overlay_ram_bytes(&self) -> u64 {
         self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum())
+    }
+
+    /// Whether the overlay takes all the RAM it may: changes wait for a checkpoint, as for room in the log.
+    pub fn overlay_is_full(&self) -> bool {
+        self.overlay_ram_bytes() >= self.config.overlay_limit()
+    }
+
+    /// Whether the keys of the open generation alone are such a share of the overlay's RAM that it should close.
+    pub fn keys_fill(&self, open: &Generation) -> bool {
+        open.key_bytes() >= self.config.overlay_limit() / 3
     }
 
     /// Whether the log is so full that a generation should close.
@@ -186,7 +196,7 @@ impl Core {
 
     /// Asks for a checkpoint when the open generation or the log is full.
     pub fn note_progress(&self, open: &Generation) {
-        if open.count() >= self.config.generation_keys || self.log_is_filling() {
+        if open.count() >= self.config.generation_keys || self.log_is_filling() || self.keys_fill(open) {
             self.checkpoint_due.notify_one();
         }
     }

@@ -19,8 +19,10 @@ use crate::core::Core;
 use crate::key::{Key, Kind, words};
 use crate::overlay::Stack;
 use crate::tx::{Need, PinnedRange, Pins};
+use crate::value::Inode;
 
-/// Pointers fetched beside one that is needed: the next reads and writes need them.
+/// Pointers fetched beside one that is needed where a file is gone through in order: the next reads and writes need
+/// them.
 const POINTERS_AHEAD: u64 = 64;
 
 impl Core {
@@ -77,10 +79,34 @@ impl Core {
         Ok(())
     }
 
-    /// A pointer and those after it, holes included.
+    /// How many pointers from `first` on are worth fetching: one, unless the one before it was asked for too.
+    fn pointers_ahead(&self, pins: &Pins, first: Key) -> u64 {
+        let key = Key::inode(first.volume, Ino(first.a));
+        let held = self.stack.with(|stack| stack.get(&key)).and_then(|held| held.value);
+        let inode = held.or_else(|| self.caches.keys.get(&key).flatten());
+        let inode = inode.and_then(|bytes| Inode::decode(&bytes).ok());
+        let records = inode.map_or(first.b + 1, |inode| inode.size.div_ceil(inode.record_size()));
+        // Beyond the end it is being appended to.
+        let records = if first.b < records { records } else { u64::MAX };
+        let in_order = first.b == 0 || {
+            let before = Key { b: first.b - 1, ..first };
+            pins.keys.contains_key(&before) || self.caches.keys.get(&before).is_some()
+        };
+        let ahead = if in_order { POINTERS_AHEAD } else { 1 };
+        ahead.min(records.saturating_sub(first.b)).max(1)
+    }
+
+    /// A pointer and perhaps those after it, holes included.
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
-        let end = Key { b: first.b.saturating_add(POINTERS_AHEAD), ..first };
-        let page = stack.view.scan(&first.encode(), &end.encode(), POINTERS_AHEAD as usize).await;
+        let ahead = self.pointers_ahead(pins, first);
+        if ahead == 1 {
+            let value = stack.view.get(&first.encode()).await.map_err(|error| self.meta_failed(&[first], error))?;
+            self.enter_cache(stack, first, value.clone());
+            pins.keys.insert(first, value);
+            return Ok(());
+        }
+        let end = Key { b: first.b.saturating_add(ahead), ..first };
+        let page = stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await;
         let page = page.map_err(|error| self.meta_failed(&[first], error))?;
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {

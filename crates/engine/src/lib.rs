@@ -52,7 +52,7 @@ mod value;
 mod volumes;
 
 pub use admin::{AdminError, VolumeSpec, VolumeStatus};
-pub use checkpoint::{CheckpointError, Done};
+pub use checkpoint::{CheckpointError, Done, Stages};
 pub use config::{Config, CrashPoints};
 pub use engine::Engine;
 pub use error::OpenError;

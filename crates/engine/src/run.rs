@@ -217,6 +217,9 @@ impl Core {
         if let Some(errno) = self.refuses_changes(&tx.entry.usage) {
             return Ok(Err(Done::now(errno.into())));
         }
+        if self.overlay_is_full() {
+            return Err(Need { log_room: true, ..Need::default() });
+        }
         let mut parts = tx.into_parts();
         if let (Some(token), Some(effect)) = (token, out.effect()) {
             parts.entry.session.push(SessionChange::Outcome(token, Box::new(effect.clone())));
@@ -306,7 +309,7 @@ impl Core {
         for (key, value) in keys {
             open.put(key, OverlayValue { value, barrier });
         }
-        let spill = self.overlay_ram_bytes() > self.config.overlay_bytes;
+        let spill = self.config.spills(self.overlay_ram_bytes());
         apply_data(&open, entry, appended.place, head as u32, spill);
         self.note_progress(&open);
         Ok(appended.position)

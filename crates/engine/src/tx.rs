@@ -62,7 +62,7 @@ pub struct Need {
     /// Each with its pointer's key.
     pub records: Vec<(Key, RecordPointer)>,
     pub logged: Vec<LogPlace>,
-    /// The log has no room.
+    /// The log has no room, or the overlay: a checkpoint makes some.
     pub log_room: bool,
     /// What was pinned does not fit the present any more.
     pub stale: bool,

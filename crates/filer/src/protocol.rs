@@ -184,7 +184,7 @@ pub struct LogStatus {
     pub poisoned: Option<String>,
 }
 
-/// Changes that the store does not hold yet.
+/// Changes that the store does not hold yet, and the memory they take.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct OverlayStatus {
@@ -212,6 +212,8 @@ pub struct CheckpointStatus {
     pub last_records: u64,
     pub last_segments: u64,
     pub last_bytes: u64,
+    /// Microseconds of each stage: (name, of all that succeeded, of the last).
+    pub stages: Vec<(String, u64, u64)>,
 }
 
 /// Objects of file data, as the last survey saw them.

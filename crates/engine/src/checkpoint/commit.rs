@@ -16,6 +16,7 @@ use tarn_meta::{Batch, MetaStore, MetaView};
 
 use super::collect::{Collected, damaged};
 use super::pack::{Packed, RESERVE};
+use super::stages::Lap;
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::key::{Key, Kind, segment_id};
@@ -52,10 +53,13 @@ impl Keeper {
             Ok::<_, CheckpointError>((table.finish(), usage))
         };
         let state = self.next_state(turn, closed, finally);
+        let mut lap = Lap::new(&self.core.world);
+        let built = built.await;
+        turn.stages.table = lap.next();
         if mutant::on(mutant::TRIM_TOO_EARLY) {
             self.trim(closed.last).await?;
         }
-        let committed = match built.await {
+        let committed = match built {
             Ok((segments, usage)) => {
                 if mutant::on(mutant::DELETED_BEFORE_BATCH) {
                     self.delete_at_once(&segments).await;
@@ -70,6 +74,7 @@ impl Keeper {
             }
             Err(error) => Err(error),
         };
+        turn.stages.commit = lap.next();
         if let Err(error) = committed {
             self.give_up(turn, &packed, drawn).await;
             return Err(error);
@@ -91,8 +96,10 @@ impl Keeper {
             ..Done::default()
         };
         self.show(turn, number, collected, packed, &changes).await?;
+        turn.stages.show = lap.next();
         turn.trimmed = closed.last;
         self.trim(closed.last).await?;
+        turn.stages.trim = lap.next();
         Ok(done)
     }
 

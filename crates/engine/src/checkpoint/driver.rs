@@ -53,13 +53,14 @@ impl Keeper {
         let stack = self.core.stack.load();
         let open = stack.open();
         let one_waits = stack.generations.len() > 1;
-        if open.count() >= self.core.config.generation_keys {
+        if open.count() >= self.core.config.generation_keys || self.core.keys_fill(open) {
             return Duration::ZERO;
         }
         if one_waits {
             return IDLE;
         }
-        if self.core.checkpoint_wanted.swap(false, Ordering::Relaxed) && open.count() > 0 {
+        let wanted = self.core.checkpoint_wanted.swap(false, Ordering::Relaxed);
+        if open.count() > 0 && (wanted || self.core.overlay_is_full()) {
             return Duration::ZERO;
         }
         if self.core.log_is_filling() && self.core.log.appended() > open.after && self.log_gains() {

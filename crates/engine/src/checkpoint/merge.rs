@@ -11,6 +11,7 @@ use tarn_vfs::Errno;
 
 use super::collect::{Collected, Due};
 use super::pack::Packer;
+use super::stages::Lap;
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
@@ -47,7 +48,9 @@ impl Keeper {
             let key = |due: &Due| Key::pointer(due.key.0, due.key.1, due.key.2);
             let wanted: Vec<(Key, RecordPointer)> =
                 part.iter().filter_map(|due| needed(due).map(|pointer| (key(due), pointer))).collect();
+            let mut lap = Lap::new(&self.core.world);
             let old = self.core.read_each(&wanted).await;
+            packer.stages().read += lap.next();
             for due in part {
                 let base = match needed(due) {
                     Some(pointer) => match old.get(&(pointer.segment, pointer.index)) {

@@ -20,11 +20,13 @@ mod numbers;
 mod pack;
 mod presence;
 mod room;
+mod stages;
 mod suspects;
 mod table;
 
 pub(crate) use close::end_generation;
 pub(crate) use pack::RESERVE;
+pub use stages::Stages;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,6 +42,7 @@ use tarn_store::StoreError;
 use tarn_wal::LogError;
 use tokio::sync::Notify;
 
+use self::stages::Lap;
 use crate::core::Core;
 use crate::overlay::{Closed, Generation};
 use crate::owner::Tenure;
@@ -100,15 +103,17 @@ pub struct Done {
     /// Bytes of segment objects.
     pub bytes: u64,
     pub took: Duration,
+    pub stages: Stages,
 }
 
 /// Sums over the checkpoints of this opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Those that succeeded; `took` and `bytes` are theirs.
+    /// Those that succeeded; `took`, `stages` and `bytes` are theirs.
     pub count: u64,
     pub failures: u64,
     pub took: Duration,
+    pub stages: Stages,
     /// Bytes of segment objects.
     pub bytes: u64,
 }
@@ -136,6 +141,8 @@ pub(crate) struct Turn {
     undecided: Vec<u32>,
     /// Numbers lent to reclaim, until a batch holds their keys.
     lent: BTreeSet<u32>,
+    /// What the running checkpoint has spent its time on.
+    stages: Stages,
 }
 
 /// Keeps the store up with the log. One per opening.
@@ -185,6 +192,7 @@ impl Keeper {
             deleted: Vec::new(),
             undecided: Vec::new(),
             lent: BTreeSet::new(),
+            stages: Stages::default(),
         };
         Arc::new(Keeper {
             core,
@@ -269,9 +277,10 @@ impl Keeper {
         let Some(oldest) = stack.generations.last().cloned() else { return Ok(None) };
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
         let begun = self.core.world.clock.steady();
+        turn.stages = Stages::default();
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
         let took = self.core.world.clock.steady() - begun;
-        let outcome = outcome.map(|done| Done { took, ..done });
+        let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
         {
@@ -291,7 +300,9 @@ impl Keeper {
         finally: bool,
     ) -> Result<Done, CheckpointError> {
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
+        let mut lap = Lap::new(&self.core.world);
         self.core.log.wait(closed.last).await?;
+        turn.stages.log = lap.next();
         self.core.config.crash_point("checkpoint begins").await;
         self.room_to_begin()?;
         self.ready(turn).await?;
@@ -304,6 +315,7 @@ impl Keeper {
         self.remove_late(turn).await;
         let view = self.core.stack.load().view.clone();
         let collected = collect::collect(&self.core, &view, generation).await?;
+        turn.stages.collect = lap.next();
         let mut packer = pack::Packer::new(self, turn);
         let packed = match self.store_records(&collected, &mut packer).await {
             Ok(()) => packer.finish().await,
@@ -316,6 +328,7 @@ impl Keeper {
                 return Err(error);
             }
         };
+        turn.stages.pack = lap.next().saturating_sub(turn.stages.read);
         self.core.config.crash_point("segments are written").await;
         self.finish(turn, generation.number, closed, collected, packed, finally).await
     }
@@ -331,9 +344,12 @@ impl Keeper {
                 self.suspects.clear();
                 totals.count += 1;
                 totals.took += done.took;
+                totals.stages += done.stages;
                 totals.bytes += done.bytes;
                 *last = (None, *done);
-                tracing::debug!(position = %done.position, keys = done.keys, records = done.records, "checkpoint");
+                let stages = done.stages.named().map(|(name, took)| format!("{name} {}", took.as_millis())).join(", ");
+                let (position, milliseconds) = (done.position, done.took.as_millis());
+                tracing::debug!(%position, keys = done.keys, records = done.records, milliseconds, %stages, "checkpoint");
             }
             Err(error) => {
                 totals.failures += 1;

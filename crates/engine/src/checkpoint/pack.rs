@@ -20,7 +20,7 @@ use tarn_vfs::CompressionSetting;
 
 use super::collect::Due;
 use super::merge::Merged;
-use super::{CheckpointError, Keeper, Turn};
+use super::{CheckpointError, Keeper, Stages, Turn};
 use crate::key::Key;
 use crate::records::Family;
 
@@ -63,6 +63,10 @@ impl<'a> Packer<'a> {
             drawn: Vec::new(),
             packed: Packed::default(),
         }
+    }
+
+    pub(super) fn stages(&mut self) -> &mut Stages {
+        &mut self.turn.stages
     }
 
     /// Adds a record; its pointer is known at once and counts if the whole succeeds.

@@ -19,6 +19,9 @@ use crate::tx::{Step, Tx};
 use crate::value::{Cut, Inode, MapState};
 use crate::volumes::Volume;
 
+/// A file of at most so many records is removed with its pointers; a larger one leaves them to the background.
+const AT_ONCE_MAX: u64 = 8;
+
 /// The records that bytes `offset..offset + len` touch: number, start and end within it.
 pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64, u32, u32)> {
     let size = 1u64 << bits;
@@ -36,7 +39,8 @@ pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64,
 /// Sets the access time of what was read, where it is due; never at the price of waiting for room in the log.
 pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode) -> Step<()> {
     let attr = inode.attr(node.volume, node.ino);
-    let held_up = tx.core.log_is_filling() || tx.core.health.read_only.read().is_some();
+    let core = tx.core;
+    let held_up = core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
     if !atime_due(&attr, tx.now) || held_up {
         return Ok(());
     }
@@ -176,6 +180,13 @@ pub fn release_all(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &Inode) ->
     tx.charge(volume.id, -((inode.records << inode.record_bits) as i64), 0);
     tx.entry.discards.push((volume.id, ino, 0..u64::MAX));
     if tx.is_open_only(inode) {
+        return Ok(());
+    }
+    let records = inode.size.div_ceil(inode.record_size());
+    if !inode.has_cuts && records <= AT_ONCE_MAX {
+        // No cut ever hid any, so these are all it can have. Data of it in older generations gets its pointers before
+        // this removes them.
+        (0..records).for_each(|record| tx.remove(Key::pointer(volume.id, ino, record)));
         return Ok(());
     }
     let map = MapState { born: volume.record.epoch, dead: true, cuts: Vec::new() };

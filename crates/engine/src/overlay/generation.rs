@@ -16,6 +16,12 @@ use crate::value::{ShardState, Usage};
 
 const SHARDS: usize = 64;
 
+/// What a changed key takes in RAM beside its value: its place in a tree whose nodes are about half full, the value's
+/// buffer and the counter of that.
+const KEY_COST: i64 = 176;
+/// What a dirty record takes beside its extents: its place in a tree.
+const RECORD_COST: i64 = 112;
+
 /// Names a record of a file: volume, map, record number.
 pub type DataKey = (VolumeId, Ino, u64);
 
@@ -26,6 +32,10 @@ pub struct OverlayValue {
     pub value: Option<Bytes>,
     /// What must be durable before anybody is shown the value.
     pub barrier: Position,
+}
+
+fn cost(value: &OverlayValue) -> i64 {
+    KEY_COST + value.value.as_ref().map_or(0, |bytes| bytes.len() as i64)
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +64,9 @@ pub struct Generation {
     shards: Vec<RwLock<Shard>>,
     keys: AtomicUsize,
     records: AtomicUsize,
-    ram_bytes: AtomicI64,
+    /// Of changed keys, and of dirty records with their data.
+    key_bytes: AtomicI64,
+    record_bytes: AtomicI64,
 }
 
 impl Generation {
@@ -67,7 +79,8 @@ impl Generation {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             keys: AtomicUsize::new(0),
             records: AtomicUsize::new(0),
-            ram_bytes: AtomicI64::new(0),
+            key_bytes: AtomicI64::new(0),
+            record_bytes: AtomicI64::new(0),
         }
     }
 
@@ -81,9 +94,12 @@ impl Generation {
     }
 
     pub fn put(&self, key: Key, value: OverlayValue) {
-        if self.shard(key.volume, key.a).write().keys.insert(key, value).is_none() {
+        let new = cost(&value);
+        let old = self.shard(key.volume, key.a).write().keys.insert(key, value);
+        if old.is_none() {
             self.keys.fetch_add(1, Ordering::Relaxed);
         }
+        self.key_bytes.fetch_add(new - old.as_ref().map_or(0, cost), Ordering::Relaxed);
     }
 
     /// The first `limit` keys of one owner within `range`, in order; and the first key left out.
@@ -112,11 +128,12 @@ impl Generation {
         let mut shard = self.shard(key.0, key.1.0).write();
         let record = shard.data.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
+            self.record_bytes.fetch_add(RECORD_COST, Ordering::Relaxed);
             DirtyRecord { generation, new, extents: Vec::new() }
         });
         record.generation = record.generation.max(generation);
         record.new |= new;
-        self.ram_bytes.fetch_add(record.write(extent), Ordering::Relaxed);
+        self.record_bytes.fetch_add(record.write(extent), Ordering::Relaxed);
     }
 
     /// How many dirty records among `records` of a map hold the only charge for themselves.
@@ -134,7 +151,7 @@ impl Generation {
         for key in gone {
             if let Some(record) = shard.data.remove(&key) {
                 self.records.fetch_sub(1, Ordering::Relaxed);
-                self.ram_bytes.fetch_sub(record.ram_bytes() as i64, Ordering::Relaxed);
+                self.record_bytes.fetch_sub(RECORD_COST + record.ram_bytes() as i64, Ordering::Relaxed);
             }
         }
     }
@@ -144,9 +161,14 @@ impl Generation {
         self.keys.load(Ordering::Relaxed) + self.records.load(Ordering::Relaxed)
     }
 
-    /// Bytes of dirty data held in RAM.
+    /// Bytes of RAM that its keys and values take.
+    pub fn key_bytes(&self) -> u64 {
+        self.key_bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Bytes of RAM that it takes, all told.
     pub fn ram_bytes(&self) -> u64 {
-        self.ram_bytes.load(Ordering::Relaxed).max(0) as u64
+        self.key_bytes() + self.record_bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// All changed keys in order.

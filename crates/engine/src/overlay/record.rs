@@ -1,7 +1,17 @@
 //! The dirty bytes of one record within one generation.
+//!
+//! - What an overwrite leaves of a buffer is copied out of it: no few bytes keep a large buffer alive.
+//! - Neighbours that are small become one, so that a stream of tiny writes does not become as many extents.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tarn_wal::LogPlace;
+
+/// Neighbours are put together up to this size, bytes: copying so much costs less than an extent of its own.
+const JOINED_MAX: u32 = 4096;
+/// What an extent takes in RAM beside its bytes: itself, and for a buffer what the allocator and its counter take.
+const EXTENT_COST: u64 = 48;
+const BUFFER_COST: u64 = 48;
 
 /// Where dirty bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +48,31 @@ impl Extent {
         (from < to).then(|| Extent { start: from, end: to, source: self.source.slice(from - self.start, to - from) })
     }
 
+    /// As [`Extent::clip`], in a buffer of its own size.
+    fn cut_out(&self, start: u32, end: u32) -> Option<Extent> {
+        let mut part = self.clip(start, end)?;
+        if let Source::Ram(bytes) = &mut part.source
+            && part.end - part.start < self.end - self.start
+        {
+            *bytes = Bytes::copy_from_slice(bytes);
+        }
+        Some(part)
+    }
+
+    /// Both as one, if they touch, are in RAM and are small.
+    fn joined(&self, next: &Extent) -> Option<Extent> {
+        let (Source::Ram(first), Source::Ram(second)) = (&self.source, &next.source) else { return None };
+        (self.end == next.start && next.end - self.start <= JOINED_MAX).then(|| {
+            let source = Source::Ram([&first[..], &second[..]].concat().into());
+            Extent { start: self.start, end: next.end, source }
+        })
+    }
+
+    /// Bytes of RAM that it takes.
     fn ram_bytes(&self) -> u64 {
         match &self.source {
-            Source::Ram(bytes) => bytes.len() as u64,
-            Source::Log(_) | Source::Zero => 0,
+            Source::Ram(bytes) => EXTENT_COST + BUFFER_COST + bytes.len() as u64,
+            Source::Log(_) | Source::Zero => EXTENT_COST,
         }
     }
 }
@@ -57,20 +88,33 @@ pub struct DirtyRecord {
 }
 
 impl DirtyRecord {
-    /// Puts `extent` over what is there; the newest bytes win. Gives the change of bytes held in RAM.
+    /// Puts `extent` over what is there; the newest bytes win. Gives the change of bytes of RAM.
     pub fn write(&mut self, extent: Extent) -> i64 {
-        let before = self.ram_bytes() as i64;
-        if self.extents.last().is_none_or(|last| last.end <= extent.start) {
-            self.extents.push(extent);
-        } else {
-            let mut out = Vec::with_capacity(self.extents.len() + 2);
-            out.extend(self.extents.iter().filter_map(|old| old.clip(0, extent.start)));
-            let end = extent.end;
-            out.push(extent);
-            out.extend(self.extents.iter().filter_map(|old| old.clip(end, u32::MAX)));
-            self.extents = out;
+        let (from, to) = (extent.start, extent.end);
+        // What lies before it and what lies behind it stay as they are.
+        let first = self.extents.partition_point(|old| old.end < from);
+        let last = self.extents.partition_point(|old| old.start <= to);
+        let touched = &self.extents[first..last];
+        let before: u64 = touched.iter().map(Extent::ram_bytes).sum();
+        let left = touched.iter().filter_map(|old| old.cut_out(0, from));
+        let right = touched.iter().filter_map(|old| old.cut_out(to, u32::MAX));
+        let mut new: SmallVec<[Extent; 4]> = SmallVec::new();
+        for part in left.chain([extent]).chain(right) {
+            match new.last().and_then(|previous| previous.joined(&part)) {
+                Some(joined) => {
+                    new.pop();
+                    new.push(joined);
+                }
+                None => new.push(part),
+            }
         }
-        self.ram_bytes() as i64 - before
+        let after: u64 = new.iter().map(Extent::ram_bytes).sum();
+        if self.extents.is_empty() {
+            // Most records are written once.
+            self.extents.reserve_exact(1);
+        }
+        drop(self.extents.splice(first..last, new));
+        after as i64 - before as i64
     }
 
     /// Whether every byte of a record of `len` bytes is here.
@@ -85,6 +129,7 @@ impl DirtyRecord {
         at >= len
     }
 
+    /// Bytes of RAM that its extents take.
     pub fn ram_bytes(&self) -> u64 {
         self.extents.iter().map(Extent::ram_bytes).sum()
     }
@@ -98,16 +143,72 @@ mod tests {
         Extent { start, end: start + bytes.len() as u32, source: Source::Ram(Bytes::from_static(bytes)) }
     }
 
+    fn bytes_of(record: &DirtyRecord) -> Vec<(u32, Vec<u8>)> {
+        let of = |extent: &Extent| match &extent.source {
+            Source::Ram(bytes) => (extent.start, bytes.to_vec()),
+            _ => (extent.start, vec![0; (extent.end - extent.start) as usize]),
+        };
+        record.extents.iter().map(of).collect()
+    }
+
     #[test]
     fn the_newest_bytes_win_and_older_ones_stay_around_them() {
         let mut record = DirtyRecord::default();
-        assert_eq!(record.write(ram(0, b"aaaaaaaa")), 8);
-        assert_eq!(record.write(ram(2, b"bb")), 0);
-        assert_eq!(record.extents, [ram(0, b"aa"), ram(2, b"bb"), ram(4, b"aaaa")]);
+        record.write(ram(0, b"aaaaaaaa"));
+        record.write(ram(2, b"bb"));
+        assert_eq!(bytes_of(&record), [(0, b"aabbaaaa".to_vec())]);
         assert!(record.covers(8) && !record.covers(9));
         record.write(Extent { start: 1, end: 6, source: Source::Zero });
-        assert_eq!(record.ram_bytes(), 3);
+        assert_eq!(bytes_of(&record), [(0, b"a".to_vec()), (1, vec![0; 5]), (6, b"aa".to_vec())]);
         record.write(ram(20, b"c"));
         assert!(record.covers(8) && !record.covers(21));
+        record.write(ram(10, b"d"));
+        assert_eq!(record.extents.len(), 5);
+        record.write(ram(0, &[7; 64]));
+        assert_eq!(bytes_of(&record), [(0, vec![7; 64])]);
+    }
+
+    #[test]
+    fn what_is_written_in_any_order_is_what_is_there_and_what_is_counted() {
+        let mut random = 1u64;
+        let mut draw = |most: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((random >> 33) % u64::from(most)) as u32
+        };
+        let mut expected = vec![None; 65_536];
+        let (mut record, mut counted) = (DirtyRecord::default(), 0);
+        for round in 0..2000u32 {
+            let len = if round % 7 == 0 { 1 + draw(20_000) } else { 1 + draw(50) };
+            let start = draw(65_536 - len);
+            let value = round as u8;
+            let bytes = Bytes::from(vec![value; len as usize]);
+            let zero = round % 11 == 0;
+            let source = if zero { Source::Zero } else { Source::Ram(bytes) };
+            counted += record.write(Extent { start, end: start + len, source });
+            expected[start as usize..(start + len) as usize].fill(Some(if zero { 0 } else { value }));
+            assert_eq!(counted, record.ram_bytes() as i64);
+        }
+        let mut found = vec![None; 65_536];
+        for (start, bytes) in bytes_of(&record) {
+            for (at, byte) in bytes.into_iter().enumerate() {
+                assert!(found[start as usize + at].replace(byte).is_none(), "two extents overlap");
+            }
+        }
+        assert!(found == expected);
+        assert!(record.extents.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn little_data_takes_little_memory() {
+        let mut stream = DirtyRecord::default();
+        for at in 0..65_536 {
+            stream.write(ram(at, b"x"));
+        }
+        assert!(stream.extents.len() <= 32 && stream.ram_bytes() < 70_000, "{}", stream.extents.len());
+        let whole = Bytes::from(vec![1; 65_536]);
+        let mut record = DirtyRecord::default();
+        record.write(Extent { start: 0, end: 65_536, source: Source::Ram(whole.clone()) });
+        record.write(Extent { start: 1, end: 65_536, source: Source::Zero });
+        assert!(whole.is_unique(), "one byte keeps the whole buffer");
     }
 }

@@ -289,7 +289,8 @@ async fn records_that_die_while_they_are_moved_are_not_brought_back() {
     let mut done = crate::reclaim::Reclaimed::default();
     engine.reclaim.work_cuts_off(&mut done).await.unwrap();
     engine.checkpoint().await.unwrap();
-    assert_eq!(done.pointers, 35);
+    // Small files took their pointers along.
+    assert_eq!(done.pointers, 0);
     // Copied, but not in a batch yet: two of the five are overwritten.
     engine.reclaim.compact_now(&mut done).await.unwrap();
     assert_eq!(done.moved, 5);
@@ -424,7 +425,7 @@ async fn all_of_it_works_on_slatedb_too() {
     }
     set_size(&engine, kept.unwrap(), RECORD as u64).await;
     let done = engine.reclaim_now().await.unwrap();
-    assert_eq!((done.pointers, done.moved), (29 * 3 + 2, 1));
+    assert_eq!((done.pointers, done.moved), (2, 1));
     engine.reclaim_now().await.unwrap();
     engine.core.caches.records.clear();
     assert!(read(&engine, kept.unwrap(), 0, 1 << 16).await == noise(0, 3 * RECORD)[..RECORD]);

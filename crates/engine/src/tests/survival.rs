@@ -2,13 +2,17 @@
 //! whole over the metadata engine that serves.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_meta::slate::SlateOptions;
+use tarn_store::StoreError;
+use tarn_store::fault::{Effect, Fault, FaultStore};
+use tarn_store::operation::Operation;
 use tarn_vfs::{
-    Caller, ClientId, CreateMode, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node,
-    OnceToken, SetAttr, Stability,
+    Caller, ClientId, CreateMode, Errno, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest,
+    Node, OnceToken, Reply, SetAttr, Stability,
 };
 use tarn_wal::MemDevice;
 
@@ -135,6 +139,58 @@ async fn a_log_much_smaller_than_what_is_written_slows_writers_down_and_fails_no
     for at in 0..200u64 {
         assert!(read(&engine, node, at * (64 << 10), 64 << 10).await == piece(at), "piece {at}");
     }
+    rig.crash();
+}
+
+async fn create_named(engine: &Engine, name: &str) -> Reply<tarn_vfs::Effect> {
+    engine.create(&Caller::root(), root(engine), name.as_bytes(), CreateMode::Guarded, SetAttr::default()).await
+}
+
+#[tokio::test]
+async fn while_no_checkpoint_succeeds_changes_take_no_more_memory_than_they_may() {
+    let mut rig = Rig::new();
+    rig.device = Arc::new(MemDevice::new(256 << 20));
+    rig.config.overlay_bytes = 0;
+    let down = Arc::new(AtomicBool::new(false));
+    let faults = {
+        let down = down.clone();
+        move |_: Operation<'_>| match down.load(Ordering::Relaxed) {
+            true => Fault { effect: Effect::Before(StoreError::Unavailable("down".into())), ..Fault::default() },
+            false => Fault::default(),
+        }
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.clock.clone(), Arc::new(faults)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let limit = rig.config.overlay_limit();
+    down.store(true, Ordering::Relaxed);
+    // Data, so that the store is needed.
+    write(&engine, make(&engine, "file").await, 0, b"x").await;
+    let mut made = 0u32;
+    let refused = loop {
+        match create_named(&engine, &format!("a file with a name of some length {made}")).await {
+            Ok(_) => made += 1,
+            Err(failed) => break failed.value.errno,
+        }
+        assert!(engine.core.overlay_ram_bytes() < limit + (64 << 10), "{made} files");
+        assert!(made < 200_000, "nothing waits");
+    };
+    assert_eq!(refused, Errno::TryLater);
+    down.store(false, Ordering::Relaxed);
+    let mut tries = 0;
+    let done = loop {
+        match create_named(&engine, "one more").await {
+            Ok(done) => break done,
+            Err(_) => tries += 1,
+        }
+        assert!(tries < 10, "changes wait for ever");
+    };
+    engine.durable(done.position).await.unwrap();
+    assert!(engine.core.overlay_ram_bytes() < limit);
+    rig.crash();
+    let (engine, _) = rig.open().await;
+    look(&engine, &format!("a file with a name of some length {}", made - 1)).await;
+    look(&engine, "one more").await;
     rig.crash();
 }
 

@@ -69,7 +69,7 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
         ("log_capacity_bytes", "Size of the write log", log.capacity_bytes),
         ("log_used_bytes", "What of it a checkpoint has not yet freed", log.used_bytes),
         ("log_poisoned", "1 if the log's device has failed", u64::from(log.poisoned.is_some())),
-        ("overlay_bytes", "Changed data in memory that the store does not hold yet", overlay.bytes),
+        ("overlay_bytes", "Memory of changes that the store does not hold yet", overlay.bytes),
         ("overlay_keys", "Changes that the store does not hold yet", overlay.keys),
         ("overlay_generations", "Generations of changes, the open one included", overlay.generations),
         ("checkpoint_failing", "1 if the last checkpoint failed", u64::from(checkpoint.failing.is_some())),
@@ -112,6 +112,8 @@ fn checkpoints(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result 
     }
     let took = ConstCounter::new(checkpoint.microseconds as f64 / 1e6);
     took.encode(out.encode_descriptor("checkpoint_seconds", "Time they took", None, took.metric_type())?)?;
+    let stages = checkpoint.stages.iter().map(|(name, all, _)| (vec![("stage", name.clone())], *all)).collect();
+    seconds(out, "checkpoint_stage_seconds", "Time they took, by stage", stages)?;
     let last = ConstGauge::new(checkpoint.last_microseconds as f64 / 1e6);
     last.encode(out.encode_descriptor("checkpoint_last_seconds", "Time the last one took", None, last.metric_type())?)
 }
@@ -192,7 +194,9 @@ mod tests {
     fn a_scrape_holds_what_the_status_says() {
         let mut status = StatusView::default();
         status.log.used_bytes = 4096;
-        status.checkpoint = CheckpointStatus { count: 5, microseconds: 1_500_000, ..CheckpointStatus::default() };
+        let stages = vec![("pack".to_owned(), 250_000, 1)];
+        status.checkpoint =
+            CheckpointStatus { count: 5, microseconds: 1_500_000, stages, ..CheckpointStatus::default() };
         status.store_requests = vec![RequestStatus {
             kind: "get".into(),
             count: 4,
@@ -219,6 +223,7 @@ mod tests {
         assert!(text.contains("{le=\"+Inf\",program=\"nfs\",procedure=\"GETATTR\"} 3\n"), "{text}");
         assert!(text.contains("\ntarn_checkpoints_total 5\n"), "{text}");
         assert!(text.contains("\ntarn_checkpoint_seconds_total 1.5\n"), "{text}");
+        assert!(text.contains("\ntarn_checkpoint_stage_seconds_total{stage=\"pack\"} 0.25\n"), "{text}");
         assert!(text.contains("tarn_store_errors_total{kind=\"get\",trouble=\"not_found\"} 2\n"), "{text}");
         assert!(text.contains("tarn_store_seconds_total{kind=\"get\"} 0.25\n"), "{text}");
         assert_eq!(text.matches("tarn_volume_used_bytes{").count(), 1, "{text}");

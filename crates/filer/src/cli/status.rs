@@ -61,6 +61,7 @@ fn print(status: &StatusView) {
         checkpoint.last_segments,
         show_span(Duration::from_millis(checkpoint.last_microseconds.div_ceil(1000)))
     );
+    stages(&checkpoint.stages);
     if let Some(reason) = &checkpoint.failing {
         say!("               FAILING: {reason}");
     }
@@ -96,6 +97,16 @@ fn print(status: &StatusView) {
                 None => "",
             }
         );
+    }
+}
+
+/// What the last checkpoint spent its time on, as far as it is worth a word.
+fn stages(all: &[(String, u64, u64)]) {
+    let stages = all.iter().filter(|(_, _, last)| *last >= 1000);
+    let stages: Vec<String> =
+        stages.map(|(name, _, last)| format!("{name} {}", show_span(Duration::from_millis(last / 1000)))).collect();
+    if !stages.is_empty() {
+        println!("               of which {}", stages.join(", "));
     }
 }
 

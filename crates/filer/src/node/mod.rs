@@ -98,6 +98,7 @@ impl Node {
             last_records: last.records,
             last_segments: last.segments,
             last_bytes: last.bytes,
+            stages: views::stages(&now.checkpoints.stages, &last.stages),
         };
         status.caches = vec![views::cache("data", &now.record_cache), views::cache("names", &now.key_cache)];
         status.segments = now.segments.map(|totals| views::segments(&totals)).unwrap_or_default();

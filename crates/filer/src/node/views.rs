@@ -1,6 +1,6 @@
 //! Between what an administrator writes and what a volume is set to.
 
-use tarn_engine::{FsckReport, ScrubReport, SegmentTotals, VolumeStatus};
+use tarn_engine::{FsckReport, ScrubReport, SegmentTotals, Stages, VolumeStatus};
 use tarn_vfs::{CompressionSetting, LockInfo, LockKind, VolumeSettings, WriteSpeed};
 
 use crate::protocol::{CacheStatus, LockView, SegmentStatus, VolumeChange, VolumeView, WalkView};
@@ -53,6 +53,12 @@ fn compression(kind: &str) -> Result<CompressionSetting, String> {
             _ => Err(format!("compression {other:?}; use none, lz4, zstd or zstd-1 to zstd-19")),
         },
     }
+}
+
+/// What checkpoints spent their time on: all of them, and the last.
+pub fn stages(all: &Stages, last: &Stages) -> Vec<(String, u64, u64)> {
+    let pairs = all.named().into_iter().zip(last.named());
+    pairs.map(|((name, all), (_, last))| (name.to_owned(), all.as_micros() as u64, last.as_micros() as u64)).collect()
 }
 
 /// A volume as listings show it.
