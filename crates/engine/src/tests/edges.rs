@@ -12,12 +12,12 @@ use tarn_meta::mem::{CommitFate, MemOpener};
 use tarn_store::{PutMode, Store};
 use tarn_vfs::{
     Caller, ClientId, Effect, Errno, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node,
-    OnceToken, Stability, VolumeSettings,
+    OnceToken, SetAttr, Stability, VolumeSettings,
 };
 use tarn_wal::MemDevice;
 
 use super::opening::{make, read, write};
-use super::reclaim::{noise, set_size};
+use super::reclaim::{clean, noise, set_size};
 use crate::engine::Engine;
 use crate::testing::{Rig, settle};
 
@@ -70,6 +70,36 @@ async fn locks_are_in_an_image_before_a_log_without_room_is_trimmed() {
     let denied = engine.lock(&Caller::root(), lock(node, "other")).await.unwrap().value;
     assert!(matches!(denied, LockOutcome::Denied(_)), "{denied:?}");
     assert!(read(&engine, node, 0, 1 << 20).await == noise(1, 1 << 20));
+    rig.crash();
+}
+
+#[tokio::test]
+async fn many_cuts_of_one_file_bring_the_checkpoint_that_they_wait_for() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    for part in 0..6 {
+        write(&engine, node, part << 20, &noise(part, 1 << 20)).await;
+    }
+    engine.checkpoint().await.unwrap();
+    let mut waited = Duration::ZERO;
+    for step in 1..90u64 {
+        let size = SetAttr { size: Some(step * (64 << 10)), ..SetAttr::default() };
+        loop {
+            match engine.setattr(&Caller::root(), node, size.clone()).await {
+                Ok(_) => break,
+                Err(refused) => assert_eq!(refused.value.errno, Errno::TryLater),
+            }
+            rig.pass(Duration::from_millis(500)).await;
+            waited += Duration::from_millis(500);
+            assert!(waited < Duration::from_secs(20), "nobody works the cuts off, at {step}");
+        }
+        // Longer again, so that the next one cuts something off.
+        write(&engine, node, (6 << 20) - 1, b"x").await;
+    }
+    assert!(waited > Duration::ZERO, "nothing had to wait");
+    engine.reclaim_now().await.unwrap();
+    clean(&engine).await;
     rig.crash();
 }
 
