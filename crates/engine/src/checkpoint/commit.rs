@@ -175,7 +175,7 @@ impl Keeper {
         turn.meta = None;
         // The record says who owns the shard. A metadata store whose answer was lost can take its own writing for
         // another's.
-        turn.fenced = matches!(error, tarn_meta::MetaError::Fenced(_));
+        self.note_fence(turn, &error);
         if let Err(error) = meta.close().await {
             tracing::debug!(%error, "closing the metadata store after its failure");
         }
@@ -186,7 +186,8 @@ impl Keeper {
             self.core.config.crash_point("before opening the metadata store again").await;
             match self.ready(turn).await {
                 Ok(_) if turn.state == state && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) => return Ok(()),
-                Ok(_) => return Err(error.into()),
+                // It is open again, so nobody has fenced it.
+                Ok(_) => return Err(tarn_meta::MetaError::Unknown(error.to_string()).into()),
                 Err(CheckpointError::Deposed) => return Err(CheckpointError::Deposed),
                 Err(again) => {
                     tracing::warn!(error = %again, "the metadata store does not open");
@@ -213,7 +214,7 @@ impl Keeper {
         if !self.opener.inspect().await? {
             return Err(CheckpointError::Gone("every object of its metadata, below meta/".into()));
         }
-        let meta = self.opener.open().await?;
+        let meta = self.opener.open().await.inspect_err(|error| self.note_fence(turn, error))?;
         let key = Key::shard();
         let value = meta.view().get(&key.encode()).await?;
         let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;

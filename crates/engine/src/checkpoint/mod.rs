@@ -284,7 +284,7 @@ impl Keeper {
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
         {
-            turn.fenced |= matches!(error, MetaError::Fenced(_));
+            self.note_fence(&mut turn, error);
             // Whatever is wrong with it, it is opened again for the next try.
             let _ = meta.close().await;
         }
