@@ -90,7 +90,8 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
 /// Opens the metadata store of a shard for writing, and opens it again after an error.
 #[async_trait]
 pub trait MetaOpener: Send + Sync + fmt::Debug {
-    /// Whether there is a store; [`MetaError::Gone`] if only part of it is there. Writes nothing.
+    /// Whether there is a store; [`MetaError::Gone`] if only part of it is there, or an earlier state
+    /// than one that was found whole, by this opener or what it opened. Writes nothing.
     async fn inspect(&self) -> MetaResult<bool>;
 
     /// Opens for writing, fencing any other writer; creates the store if there is none.

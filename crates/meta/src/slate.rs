@@ -17,7 +17,7 @@ mod settings;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ pub struct SlateOpener {
     cache: Arc<cache::BlockCache>,
     last: Mutex<Weak<Opened>>,
     floor: Arc<Floor>,
+    /// The newest manifest that was there with all it names.
+    whole: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for SlateOpener {
@@ -95,6 +97,7 @@ impl SlateOpener {
             cache,
             last: Mutex::default(),
             floor: Arc::default(),
+            whole: Arc::default(),
         }
     }
 }
@@ -112,10 +115,11 @@ impl MetaOpener for SlateOpener {
             Some(Err(error)) => return Err(error::of_reading(&error)),
             None => return Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
         };
-        match manifest {
-            Some(manifest) => presence::verify(&*self.store, &self.path, &manifest).await.map(|()| true),
-            None => Ok(false),
-        }
+        let Some(manifest) = manifest else { return Ok(false) };
+        presence::not_before(&manifest, self.whole.load(Ordering::SeqCst))?;
+        presence::verify(&*self.store, &self.path, &manifest).await?;
+        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        Ok(true)
     }
 
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
@@ -185,8 +189,8 @@ impl SlateOpener {
         let world = self.world.clone();
         let patience = self.options.patience;
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
-        let (store, path) = (self.store.clone(), self.path.clone());
-        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, view, busy }))
+        let (store, path, whole) = (self.store.clone(), self.path.clone(), self.whole.clone());
+        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, whole, view, busy }))
     }
 }
 
@@ -257,6 +261,7 @@ struct SlateStore {
     world: World,
     patience: Duration,
     floor: Arc<Floor>,
+    whole: Arc<AtomicU64>,
     /// As of the last commit.
     view: RwLock<Arc<SlateView>>,
     busy: Mutex<State>,
@@ -333,7 +338,10 @@ impl MetaStore for SlateStore {
     }
 
     async fn verify(&self) -> MetaResult<()> {
-        presence::verify(&*self.store, &self.path, &self.opened.db.manifest()).await
+        let manifest = self.opened.db.manifest();
+        presence::verify(&*self.store, &self.path, &manifest).await?;
+        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        Ok(())
     }
 
     async fn close(&self) -> MetaResult<()> {
