@@ -77,10 +77,11 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     async fn commit(&self, batch: Batch) -> MetaResult<()>;
 
     /// Whether the state that the next batch goes on from is there: one look, before anything is written.
-    /// [`MetaError::Gone`] if not.
+    /// [`MetaError::Gone`] if not; from then on nothing is written any more, and the store is to be opened anew.
     async fn glance(&self) -> MetaResult<()>;
 
-    /// Whether every object that the present state needs is there. [`MetaError::Gone`] if not.
+    /// Whether every object that the present state needs is there. [`MetaError::Gone`] if not, as in
+    /// [`MetaStore::glance`].
     async fn verify(&self) -> MetaResult<()>;
 
     /// Ends use of the store. Nothing committed is lost without it.

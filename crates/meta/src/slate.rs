@@ -280,6 +280,15 @@ impl SlateStore {
         self.opened.bridge.cut();
     }
 
+    /// A store of which part is gone is not written to any more, not by its closing either: its manifest would name what
+    /// a store that is put back does not have.
+    fn doubt<T>(&self, outcome: MetaResult<T>) -> MetaResult<T> {
+        if matches!(outcome, Err(MetaError::Gone(_))) {
+            self.opened.bridge.seal();
+        }
+        outcome
+    }
+
     async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
         self.opened.db.write(batch).await?;
         self.opened.db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await
@@ -334,12 +343,12 @@ impl MetaStore for SlateStore {
     }
 
     async fn glance(&self) -> MetaResult<()> {
-        presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await
+        self.doubt(presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await)
     }
 
     async fn verify(&self) -> MetaResult<()> {
         let manifest = self.opened.db.manifest();
-        presence::verify(&*self.store, &self.path, &manifest).await?;
+        self.doubt(presence::verify(&*self.store, &self.path, &manifest).await)?;
         self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
         Ok(())
     }

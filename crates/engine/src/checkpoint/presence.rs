@@ -62,8 +62,7 @@ impl Keeper {
     async fn doubt(&self, turn: &mut Turn) -> Result<(), CheckpointError> {
         turn.doubtful = true;
         self.reconsider(turn).await?;
-        let why = "it has gone on in the background; it is opened again";
-        Err(MetaError::Unavailable(why.to_owned()).into())
+        Err(CheckpointError::Again("it has gone on in the background".to_owned()))
     }
 
     /// Before a trim: whether owner record and metadata are all there.
