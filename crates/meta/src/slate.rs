@@ -28,7 +28,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
-use slatedb::{Db, DbSnapshot, WriteBatch};
+use slatedb::{Db, DbSnapshot, VersionedManifest, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
@@ -180,6 +180,8 @@ impl SlateOpener {
                 return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
             }
         };
+        // Whoever it was taken from may have written until it was.
+        clock.never_before(latest_in(&db.manifest()));
         let opened = Arc::new(Opened { db, bridge });
         let view = match opened.snapshot() {
             Ok(view) => view,
@@ -201,15 +203,19 @@ async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::E
     let admin = Admin::builder(path, store).build();
     let mut ticks = vec![0];
     if let Some(manifest) = admin.read_manifest(None).await? {
-        ticks.push(manifest.last_l0_clock_tick());
-        let last = manifest.last_compacted_l0_sst_id();
-        let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
-        ticks.extend(written.map(|id| id.timestamp_ms() as i64));
+        ticks.push(latest_in(&manifest));
     }
     if let Some(compactions) = admin.read_compactions(None).await? {
         ticks.extend(compactions.recent_compactions().map(|job| job.id().timestamp_ms() as i64));
     }
     Ok(ticks.into_iter().max().unwrap_or(0))
+}
+
+/// The latest time that a manifest tells of, milliseconds since 1970.
+fn latest_in(manifest: &VersionedManifest) -> i64 {
+    let last = manifest.last_compacted_l0_sst_id();
+    let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
+    written.map(|id| id.timestamp_ms() as i64).fold(manifest.last_l0_clock_tick(), i64::max)
 }
 
 /// The SSTs that the database under `path` of `store` consists of, by object name: those that its newest manifest names.
