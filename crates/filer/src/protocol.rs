@@ -142,6 +142,14 @@ pub struct StatusView {
     pub uptime_seconds: u64,
     pub data: String,
     pub store: String,
+    /// The slowness that the store was given for a measurement.
+    pub store_shape: Option<String>,
+    /// What seals objects and log.
+    pub encryption: String,
+    /// The log was accepted although a power loss may lose it.
+    pub unsafe_log: bool,
+    /// Threads that serve.
+    pub cores: u64,
     pub nfs: String,
     pub admin: Option<String>,
     pub portmap: bool,

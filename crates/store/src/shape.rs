@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,55 @@ pub struct Shape {
     pub operations_per_second: Option<u64>,
     /// Bytes per second, both directions together; `None` is without limit, 0 counts as 1.
     pub bytes_per_second: Option<u64>,
+}
+
+/// A slowness with a name, so that two measurements mean the same by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Not slowed down.
+    Ram,
+    /// Four standard disks of a provider: 2,000 calls and 240 MB a second.
+    Std,
+    /// Four premium disks: 20,000 calls a second.
+    Prem,
+    /// A bucket of the same region: 15 ms before every call, 500 MB a second.
+    Blob,
+    /// A bucket on another continent: 87 ms, 100 Mbit a second.
+    S3Wan,
+}
+
+impl Profile {
+    pub const ALL: [Profile; 5] = [Profile::Ram, Profile::Std, Profile::Prem, Profile::Blob, Profile::S3Wan];
+
+    /// As it is written.
+    pub fn label(self) -> &'static str {
+        match self {
+            Profile::Ram => "ram",
+            Profile::Std => "std",
+            Profile::Prem => "prem",
+            Profile::Blob => "blob",
+            Profile::S3Wan => "s3wan",
+        }
+    }
+
+    pub fn shape(self) -> Shape {
+        let (millis, operations_per_second, bytes_per_second) = match self {
+            Profile::Ram => (0, None, None),
+            Profile::Std => (0, Some(2_000), Some(240_000_000)),
+            Profile::Prem => (0, Some(20_000), None),
+            Profile::Blob => (15, None, Some(500_000_000)),
+            Profile::S3Wan => (87, None, Some(12_500_000)),
+        };
+        Shape { latency: Duration::from_millis(millis), operations_per_second, bytes_per_second }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Profile, ()> {
+        Profile::ALL.into_iter().find(|profile| profile.label() == text).ok_or(())
+    }
 }
 
 #[derive(Default)]

@@ -37,6 +37,9 @@ fn print(status: &StatusView) {
     say!("tarn {}, process {}, up {up}", status.version, status.process);
     say!("  data         {}", status.data);
     say!("  store        {}", status.store);
+    if let Some(shape) = &status.store_shape {
+        say!("               SLOWED DOWN for a measurement: measure.store_shape is {shape}");
+    }
     say!("  nfs          {}{}", status.nfs, if status.portmap { ", portmap on port 111" } else { "" });
     say!("  admin        {}", status.admin.as_deref().unwrap_or("off"));
     say!("  memory       {} of {}", show_size(status.memory_bytes), show_size(status.memory_limit_bytes));

@@ -21,6 +21,7 @@ pub struct File {
     pub cache: Cache,
     pub checkpoint: Checkpoint,
     pub report: Report,
+    pub measure: Measure,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -67,6 +68,13 @@ pub struct Report {
     pub level: Option<String>,
 }
 
+/// For measurements only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    pub store_shape: Option<String>,
+}
+
 impl File {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Outcome<File> {
@@ -104,6 +112,7 @@ impl File {
             cache: Cache { data: Some("4GiB".into()), names: Some("2GiB".into()) },
             checkpoint: Checkpoint { memory: Some("1GiB".into()), log_fill_percent: Some(50) },
             report: Report { level: Some("info".into()) },
+            measure: Measure { store_shape: Some("blob".into()) },
         }
     }
 }

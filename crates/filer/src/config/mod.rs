@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use file::File;
+use tarn_store::shape::Profile;
 use tarn_store::url::StoreUrl;
 
 use crate::exit::{Outcome, Stop};
@@ -64,6 +65,8 @@ pub struct Settings {
     /// Fill of the log at which a checkpoint starts.
     pub log_fill_percent: u8,
     pub level: String,
+    /// For measurements: the store is slowed down to this.
+    pub store_shape: Option<Profile>,
     /// Claim a store that another node left open.
     pub take: bool,
     /// Open without the log that the store was left with.
@@ -140,6 +143,7 @@ impl Settings {
                 .unwrap_or((memory / 8).clamp(64 << 20, 4 << 30)),
             log_fill_percent: percent("checkpoint.log_fill_percent", file.checkpoint.log_fill_percent)?,
             level: level(file.report.level.as_deref().unwrap_or("info"))?,
+            store_shape: file.measure.store_shape.as_deref().map(store_shape).transpose()?,
             take: flags.take,
             accept_loss: flags.accept_loss,
             data,
@@ -254,6 +258,14 @@ fn level(text: &str) -> Outcome<String> {
     }
 }
 
+fn store_shape(text: &str) -> Outcome<Profile> {
+    text.parse().map_err(|()| Stop::ValueInvalid {
+        what: "measure.store_shape",
+        value: format!("{text:?}"),
+        reason: format!("use {}; leave it out unless you measure", Profile::ALL.map(Profile::label).join(", ")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +305,7 @@ mod tests {
             ("[nfs]\nslow_operation = '1'", "nfs.slow_operation"),
             ("[checkpoint]\nlog_fill_percent = 99", "checkpoint.log_fill_percent"),
             ("[report]\nlevel = 'loud'", "report.level"),
+            ("[measure]\nstore_shape = 'slow'", "measure.store_shape"),
         ] {
             let stop = join(text).unwrap_err();
             assert_eq!(stop.code(), 12, "{stop}");

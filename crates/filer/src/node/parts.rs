@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tarn_base::world::World;
 use tarn_store::meter::{Meter, MeterStore};
 use tarn_store::retry::{RetryPolicy, RetryStore};
+use tarn_store::shape::ShapeStore;
 use tarn_store::url::StoreUrl;
 use tarn_store::{Store, StoreError};
 use tarn_wal::FileDevice;
@@ -56,7 +57,10 @@ pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Mete
 
 /// The store, made if it is a directory that is not there. What may be asked again is.
 pub fn open_store(settings: &Settings, world: &World, create: bool) -> Outcome<Metered> {
-    let inner = settings.store.url.open(create, world).map_err(|error| store_stop(settings, &error))?;
+    let mut inner = settings.store.url.open(create, world).map_err(|error| store_stop(settings, &error))?;
+    if let Some(profile) = settings.store_shape {
+        inner = Arc::new(ShapeStore::new(inner, world.clock.clone(), profile.shape()));
+    }
     // Below the retries: every request that a provider charges for is counted.
     let metered = MeterStore::timed(inner, world.clock.clone());
     let meter = metered.meter();

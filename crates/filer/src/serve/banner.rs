@@ -17,6 +17,9 @@ pub fn text(settings: &Settings, nfs: SocketAddr, admin: Option<SocketAddr>, ope
     line(format!("  data   {}", settings.data.display()));
     line(format!("  log    {}, {}", settings.log_dir.display(), show_size(opening.log_bytes)));
     line(format!("  store  {}", settings.store.show()));
+    if let Some(profile) = settings.store_shape {
+        line(format!("         SLOWED DOWN for a measurement: measure.store_shape is {}", profile.label()));
+    }
     line(format!("  key    from {}", opening.key_source));
     if let Some(admin) = admin {
         line(format!("  admin  http://{admin}/"));
