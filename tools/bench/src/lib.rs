@@ -9,9 +9,11 @@
 //! - [`fairness`]: what a greedy client and background work leave of others' latency.
 //! - [`figures`]: the table of `docs/performance.md`.
 //! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
+//! - [`against_fio`]: this generator beside fio, which measures the generator.
 //! - [`bend`]: a server that lies, which a run must find out.
 //! - It shares no code with the server it measures.
 
+pub mod against_fio;
 pub mod bend;
 pub mod compare;
 pub mod content;

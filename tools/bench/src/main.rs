@@ -30,6 +30,8 @@ enum Command {
     Meta(Meta),
     /// Run a workload: a documented load at one or several targets, each answer checked
     Run(tarn_bench::workload::cli::Arguments),
+    /// Measure the generator: the same loads by fio, in turns; fails where latencies differ
+    AgainstFio(tarn_bench::against_fio::Arguments),
     /// Relay to a server and bend what passes: a run must find it out
     Bend {
         #[arg(long)]
@@ -319,6 +321,7 @@ fn main() -> ExitCode {
         Command::Meta(arguments) => meta(&arguments),
         Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
+        Command::AgainstFio(arguments) => tarn_bench::against_fio::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),
         Command::Fairness { servers, beside, seconds } => fair(&servers, &beside, seconds),

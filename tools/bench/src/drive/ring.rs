@@ -19,6 +19,9 @@ use std::time::Instant;
 /// Operations in flight at most.
 const ENTRIES: u32 = 1024;
 const PAGE: usize = 4096;
+/// Buffers that are kept, and the largest of them.
+const SPARE_MAX: usize = 128;
+const SPARE_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes that begin on a page.
 pub struct Buffer {
@@ -32,12 +35,6 @@ impl Buffer {
         let bytes = vec![0; size + PAGE];
         let from = bytes.as_ptr().align_offset(PAGE);
         Buffer { bytes, from, size }
-    }
-
-    pub fn from_slice(data: &[u8]) -> Buffer {
-        let mut buffer = Buffer::new(data.len());
-        buffer.bytes_mut().copy_from_slice(data);
-        buffer
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -65,6 +62,8 @@ struct Shared {
     ring: RefCell<IoUring>,
     slots: RefCell<Vec<Option<Slot>>>,
     free: RefCell<Vec<usize>>,
+    /// Buffers of operations that ended: memory that is fresh each time costs more than the copy into it.
+    spare: RefCell<Vec<Buffer>>,
     touched: Cell<bool>,
 }
 
@@ -89,6 +88,7 @@ impl Ring {
             ring: RefCell::new(ring),
             slots: RefCell::default(),
             free: RefCell::default(),
+            spare: RefCell::default(),
             touched: Cell::new(false),
         });
         shared.source.set(reactor.add(shared.clone(), &descriptor)?);
@@ -97,16 +97,33 @@ impl Ring {
         Ok(Ring(shared))
     }
 
-    /// Reads `size` bytes at `offset`; fewer come at the end of the file.
-    pub async fn read(&self, file: &Rc<File>, offset: u64, size: usize) -> Result<(Buffer, usize, Instant)> {
-        self.submit(file, offset, Buffer::new(size), Way::In)?.await
+    /// Reads `size` bytes at `offset` and appends what came to `out`; fewer come at the end of the file.
+    pub async fn read(&self, file: &Rc<File>, offset: u64, size: usize, out: &mut Vec<u8>) -> Result<(usize, Instant)> {
+        let (buffer, count, at) = self.submit(file, offset, self.buffer(size), Way::In)?.await?;
+        out.extend_from_slice(&buffer.bytes()[..count]);
+        self.keep(buffer);
+        Ok((count, at))
     }
 
-    /// Writes the whole buffer at `offset`.
-    pub async fn write(&self, file: &Rc<File>, offset: u64, buffer: Buffer) -> Result<Instant> {
-        let size = buffer.size;
-        let (_, written, at) = self.submit(file, offset, buffer, Way::Out)?.await?;
-        if written == size { Ok(at) } else { Err(Error::other("a write was cut short")) }
+    /// Writes all of `data` at `offset`.
+    pub async fn write(&self, file: &Rc<File>, offset: u64, data: &[u8]) -> Result<Instant> {
+        let mut buffer = self.buffer(data.len());
+        buffer.bytes_mut().copy_from_slice(data);
+        let (buffer, written, at) = self.submit(file, offset, buffer, Way::Out)?.await?;
+        self.keep(buffer);
+        if written == data.len() { Ok(at) } else { Err(Error::other("a write was cut short")) }
+    }
+
+    fn buffer(&self, size: usize) -> Buffer {
+        let spare = self.0.spare.borrow_mut().pop();
+        spare.filter(|buffer| buffer.size == size).unwrap_or_else(|| Buffer::new(size))
+    }
+
+    fn keep(&self, buffer: Buffer) {
+        let mut spare = self.0.spare.borrow_mut();
+        if spare.len() < SPARE_MAX && buffer.size <= SPARE_BYTES_MAX {
+            spare.push(buffer);
+        }
     }
 
     fn submit(&self, file: &Rc<File>, offset: u64, mut buffer: Buffer, way: Way) -> Result<Flight> {
@@ -222,9 +239,10 @@ mod tests {
             let (ring, file) = (ring.clone(), file.clone());
             reactor.spawn(async move {
                 let data = vec![part as u8 + 1; 8192];
-                ring.write(&file, part * 8192, Buffer::from_slice(&data)).await.unwrap();
-                let (buffer, count, _) = ring.read(&file, part * 8192, 8192).await.unwrap();
-                assert_eq!((buffer.bytes(), count), (&data[..], 8192));
+                ring.write(&file, part * 8192, &data).await.unwrap();
+                let mut found = Vec::new();
+                let (count, _) = ring.read(&file, part * 8192, 8192, &mut found).await.unwrap();
+                assert_eq!((found, count), (data, 8192));
             });
         }
         reactor.run().unwrap();

@@ -66,6 +66,9 @@ pub struct Arguments {
     /// Write the reports to this file, as one HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Keep every latency and compare the percentiles with them; a quick run always does
+    #[arg(long)]
+    pub raw: bool,
     /// Take over cells that the JSON file has
     #[arg(long, requires = "json")]
     pub resume: bool,
@@ -156,6 +159,7 @@ fn one(
         connections: arguments.connections,
         seed: arguments.seed,
         patience,
+        raw: arguments.raw || arguments.quick,
         before,
     };
     let mut first = true;

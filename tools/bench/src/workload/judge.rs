@@ -6,6 +6,9 @@ use crate::workload::result::Cell;
 /// An idle process that begins later than that says the generator is at its end, not the server.
 const LATENESS_MAX_US: f64 = 500.0;
 
+/// Per cent that a percentile may miss that of the sorted latencies.
+const HISTOGRAM_OFF_MAX: f64 = 1.0;
+
 /// Operations from which on a share holds by itself.
 const FEW: f64 = 20_000.0;
 
@@ -30,6 +33,9 @@ pub fn judge(cell: &Cell, valid: &Valid, quick: bool) -> Vec<String> {
             let name = &operation.operation;
             reasons.push(format!("{name}: share off by {off:+.2} points, {allowed:.2} allowed"));
         }
+    }
+    if let Some(off) = cell.histogram_off.filter(|off| *off > HISTOGRAM_OFF_MAX) {
+        reasons.push(format!("a percentile is off by {off:.2} % from the sorted latencies"));
     }
     if cell.reopened > 0 {
         reasons.push(format!("the server closed connections {} times", cell.reopened));
@@ -92,6 +98,7 @@ mod tests {
             server_rss_mib: None,
             generator_cpu_s: 0.1,
             lateness_us: 20.0,
+            histogram_off: Some(0.1),
             reopened: 0,
             jukebox: 0,
             verifiers: 0,
@@ -104,7 +111,7 @@ mod tests {
     fn each_rule_voids_a_cell_by_itself() {
         let valid = Valid { response_max_ms: 20.0, ..Valid::default() };
         assert_eq!(judge(&cell(), &valid, false), Vec::<String>::new());
-        let bad: [fn(&mut Cell); 8] = [
+        let bad: [fn(&mut Cell); 9] = [
             |cell| cell.achieved = 900.0,
             |cell| cell.operations[0].share = 27.5,
             |cell| cell.latency_ms.mean = 21.0,
@@ -113,6 +120,7 @@ mod tests {
             |cell| cell.verifiers = 1,
             |cell| cell.lateness_us = 1000.0,
             |cell| cell.operations[0].count = 0,
+            |cell| cell.histogram_off = Some(1.5),
         ];
         for (index, spoil) in bad.into_iter().enumerate() {
             let mut cell = cell();

@@ -1,7 +1,8 @@
 //! A process of the load: one operation after the other, when it is due, on its own share of the files.
 //!
 //! - With a rate, latency counts from the moment an operation was due, whenever it could begin: a slow server is not
-//!   spared the operations that it delayed. In a closed loop it counts from its beginning.
+//!   spared the operations that it delayed. In a closed loop it counts from the end of the one before: what the generator
+//!   takes in between counts too, so that outstanding operations are the rate times the mean latency.
 //! - What is due comes at the process's pace with jitter: between a half and one and a half of the mean distance.
 //! - Every answer is judged against what the generator knows; one wrong byte ends the run.
 
@@ -84,33 +85,34 @@ impl Process {
         let phase = self.random.borrow_mut().unit();
         // All begin at one moment, which the recorder knows.
         self.reactor.sleep_until(pace.begin).await;
-        let mut due = pace.begin + pace.distance.map_or(Duration::ZERO, |distance| distance.mul_f64(phase));
+        let mut due = match pace.distance {
+            Some(distance) => pace.begin + distance.mul_f64(phase),
+            None => Instant::now(),
+        };
         loop {
-            let mut started = Instant::now();
             if pace.distance.is_some() {
-                let idle = started < due;
+                let idle = Instant::now() < due;
                 self.reactor.sleep_until(due).await;
-                started = Instant::now();
                 if idle && !self.reactor.stopping() {
-                    self.recorder.late(due, started.saturating_duration_since(due));
+                    self.recorder.late(due, due.elapsed());
                 }
-            } else {
-                due = started;
             }
             if self.reactor.stopping() || due >= pace.end {
                 return;
             }
             let index = self.shares.at(self.deck.borrow_mut().draw());
             let operation = &self.component.operation[index];
-            match self.operate(operation, index).await {
-                Ok(Some(done)) => self.recorder.done(self.component_index, operation.op, due, done),
+            let done = match self.operate(operation, index).await {
+                Ok(Some(done)) => done,
                 Ok(None) => return,
                 Err(error) => {
                     return self.reactor.fail(format!("{}: {}: {error}", self.component.name, operation.op.name()));
                 }
-            }
-            if let Some(distance) = pace.distance {
-                due += distance.mul_f64(0.5 + self.random.borrow_mut().unit());
+            };
+            self.recorder.done(self.component_index, operation.op, due, done);
+            match pace.distance {
+                Some(distance) => due += distance.mul_f64(0.5 + self.random.borrow_mut().unit()),
+                None => due = done.at,
             }
         }
     }

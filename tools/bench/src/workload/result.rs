@@ -61,6 +61,9 @@ pub struct Cell {
     pub generator_cpu_s: f64,
     /// Microseconds that an idle process began late, 99 of 100 times at most.
     pub lateness_us: f64,
+    /// Per cent by which a percentile misses that of the sorted latencies, at most; `None` where those were not kept.
+    #[serde(default)]
+    pub histogram_off: Option<f64>,
     pub reopened: u64,
     pub jukebox: u64,
     pub verifiers: u64,

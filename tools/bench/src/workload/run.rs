@@ -15,7 +15,7 @@ use crate::workload::files::{self, Files, Plan};
 use crate::workload::judge::judge;
 use crate::workload::place::Place;
 use crate::workload::process::{Pace, Process};
-use crate::workload::record::{Recorder, histogram};
+use crate::workload::record::{Recorder, histogram, off_percent};
 use crate::workload::result::{self, Cell, Latency, Report};
 use crate::workload::site::Site;
 use std::cell::Cell as Slot;
@@ -36,6 +36,8 @@ pub struct Options {
     pub connections: usize,
     pub seed: u64,
     pub patience: Duration,
+    /// Keep every latency and compare the percentiles with them.
+    pub raw: bool,
     /// Cells that an earlier run has measured already.
     pub before: Vec<Cell>,
 }
@@ -247,7 +249,7 @@ impl Stage<'_> {
         let warm_up = if once { 0.0 } else { warm_up };
         let from = begin + Duration::from_secs_f64(warm_up);
         let to = from + Duration::from_secs_f64(if once { ONCE_MAX } else { seconds });
-        let recorder = Rc::new(Recorder::new(from, to, false));
+        let recorder = Rc::new(Recorder::new(from, to, self.options.raw));
         let before = [&self.trouble.reopened, &self.trouble.jukebox, &self.trouble.verifiers].map(Slot::get);
         let samples = Rc::new((Slot::new(None), Slot::new(None)));
         self.sample_at(from, &samples, true);
@@ -345,7 +347,7 @@ impl Stage<'_> {
 
     fn summary(&self, step: &Step, components: &[(usize, &Component)], recorder: &Recorder, seconds: f64) -> Cell {
         let lateness_us = recorder.lateness().as_secs_f64() * 1e6;
-        let (seen, _) = recorder.take();
+        let (seen, mut raw) = recorder.take();
         let count: u64 = seen.values().map(|seen| seen.latency.len()).sum();
         let requested: f64 = match step.closed {
             true => 0.0,
@@ -389,6 +391,7 @@ impl Stage<'_> {
             server_rss_mib: None,
             generator_cpu_s: 0.0,
             lateness_us,
+            histogram_off: self.options.raw.then(|| off_percent(&all, &mut raw)),
             reopened: 0,
             jukebox: 0,
             verifiers: 0,

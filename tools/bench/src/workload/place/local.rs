@@ -3,7 +3,7 @@
 use super::{Node, Pending};
 use crate::Outcome;
 use crate::drive::reactor::Reactor;
-use crate::drive::ring::{Buffer, Ring};
+use crate::drive::ring::Ring;
 use crate::workload::definition::Stability;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -123,9 +123,11 @@ impl Local {
         while (data.len() as u64) < to - from {
             let at = from + data.len() as u64;
             let wanted = (to - at).min(TRANSFER) as usize;
-            let (buffer, count, when) =
-                self.ring.read(file(node)?, at, wanted).await.map_err(|e| failed(path2(node), &e))?;
-            data.extend_from_slice(&buffer.bytes()[..count]);
+            let (count, when) = self
+                .ring
+                .read(file(node)?, at, wanted, &mut data)
+                .await
+                .map_err(|error| failed(path2(node), &error))?;
             last = when;
             if count < wanted {
                 break;
@@ -150,7 +152,7 @@ impl Local {
         let mut last = Instant::now();
         for (index, part) in data.chunks(TRANSFER as usize).enumerate() {
             let at = offset + index as u64 * TRANSFER;
-            let written = self.ring.write(file(node)?, at, Buffer::from_slice(part)).await;
+            let written = self.ring.write(file(node)?, at, part).await;
             last = written.map_err(|error| failed(path2(node), &error))?;
         }
         // O_DSYNC is not set: as fio does unless told otherwise, what passed the cache is at the device.

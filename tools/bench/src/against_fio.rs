@@ -1,0 +1,265 @@
+//! This generator against fio: the same shape of load on the same directory, in turns.
+//!
+//! - fio's job is made from the workload's own file, so that both do the same: sizes, shares, depth, files, O_DIRECT,
+//!   io_uring, one thread. fio's latency is that from submission to completion as well (`lat`, not `clat`).
+//! - A pair is one run of each, the order changing from pair to pair; the figure is the median of the pairs' ratios.
+//! - Both write over files that were written before (`overwrite`): otherwise fio's writes also make the file.
+//! - fio writes the same bytes again, slightly scrambled: to make new ones (`refill_buffers`) takes its thread longer
+//!   than a fast disk takes to write them, and then a latency would be that of fio.
+//! - fio reads nothing it could compare; this generator compares every byte. What that costs shows here.
+
+use crate::Outcome;
+use crate::drive::connection::Trouble;
+use crate::drive::reactor::Reactor;
+use crate::measure::cpu;
+use crate::workload::definition::{Component, Definition, Kind};
+use crate::workload::library::find;
+use crate::workload::run::{Options, run as run_workload};
+use crate::workload::site::{Opening, Site};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Workloads of one component in a closed loop
+    #[arg(long, value_delimiter = ',', default_value = "oltp,stream-read,stream-write")]
+    pub workload: Vec<String>,
+    /// A directory on the disk that both use; it must know O_DIRECT
+    #[arg(long, default_value = "/var/tmp")]
+    pub directory: PathBuf,
+    #[arg(long, default_value_t = 5)]
+    pub pairs: usize,
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    #[arg(long, default_value_t = 1.0)]
+    pub warm_up: f64,
+    /// Size of the data, as a share of what the workload says
+    #[arg(long, default_value_t = 0.25)]
+    pub scale: f64,
+    /// The core of both
+    #[arg(long)]
+    pub pin: Option<usize>,
+}
+
+/// Per cent that the medians may be apart.
+const P50_OFF_MAX: f64 = 5.0;
+const P99_OFF_MAX: f64 = 20.0;
+
+/// Of one direction in one run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    rate: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+/// What one run saw, by direction: "read", "write".
+type Run = BTreeMap<&'static str, Seen>;
+
+/// Measures and prints; an error if a median is beyond its bound.
+pub fn run(arguments: &Arguments) -> Outcome<()> {
+    if let Some(core) = arguments.pin {
+        cpu::pin(core)?;
+    }
+    let directory = arguments.directory.join(format!("tarn-bench-fio-{}", std::process::id()));
+    std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let measured =
+        arguments.workload.iter().try_fold(true, |good, name| Ok(workload(arguments, &directory, name)? && good));
+    std::fs::remove_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    match measured {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("p50 within {P50_OFF_MAX} % and p99 within {P99_OFF_MAX} % of fio's")),
+        Err(error) => Err(error),
+    }
+}
+
+fn workload(arguments: &Arguments, directory: &Path, name: &str) -> Outcome<bool> {
+    let (name, definition) = find(name)?;
+    let mut pairs: Vec<(Run, Run)> = Vec::new();
+    let job = job(&definition, arguments, directory).map_err(|error| format!("{name}: {error}"))?;
+    fio(&job, true)?;
+    for pair in 0..arguments.pairs.max(1) {
+        let first = if pair % 2 == 1 { Some(fio(&job, false)?) } else { None };
+        let own = own(arguments, directory, (&name, &definition))?;
+        let other = first.map_or_else(|| fio(&job, false), Ok)?;
+        pairs.push((own, other));
+    }
+    for entry in std::fs::read_dir(directory).map_err(|error| error.to_string())?.flatten() {
+        std::fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
+    }
+    Ok(tell(&name, &pairs))
+}
+
+/// One line a direction; whether both are within their bounds.
+fn tell(name: &str, pairs: &[(Run, Run)]) -> bool {
+    let mut good = true;
+    for direction in ["read", "write"] {
+        let both: Vec<(Seen, Seen)> =
+            pairs.iter().filter_map(|(own, other)| Some((*own.get(direction)?, *other.get(direction)?))).collect();
+        if both.is_empty() {
+            continue;
+        }
+        let of =
+            |side: fn(&(Seen, Seen)) -> Seen, value: fn(Seen) -> f64| median(both.iter().map(|pair| value(side(pair))));
+        let ratio = |value: fn(Seen) -> f64| median(both.iter().map(|(own, other)| value(*own) / value(*other)));
+        let (p50, p99) = (ratio(|seen| seen.p50_ms), ratio(|seen| seen.p99_ms));
+        let within = (p50 - 1.0).abs() * 100.0 <= P50_OFF_MAX && (p99 - 1.0).abs() * 100.0 <= P99_OFF_MAX;
+        println!(
+            "{name:<13} {direction:<5} op/s {:>8.0} fio {:>8.0}   p50 {:>7.3} ms fio {:>7.3} ratio {p50:.3}   \
+             p99 {:>7.3} ms fio {:>7.3} ratio {p99:.3}   {}",
+            of(|pair| pair.0, |seen| seen.rate),
+            of(|pair| pair.1, |seen| seen.rate),
+            of(|pair| pair.0, |seen| seen.p50_ms),
+            of(|pair| pair.1, |seen| seen.p50_ms),
+            of(|pair| pair.0, |seen| seen.p99_ms),
+            of(|pair| pair.1, |seen| seen.p99_ms),
+            if within { "within" } else { "BEYOND" }
+        );
+        good &= within;
+    }
+    good
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}
+
+/// fio's arguments for the same load.
+fn job(definition: &Definition, arguments: &Arguments, directory: &Path) -> Outcome<Vec<String>> {
+    let ([component], [set], [_]) = (&definition.component[..], &definition.fileset[..], &definition.cell[..]) else {
+        return Err("fio's shape is one component, one file set, one cell".to_owned());
+    };
+    let (reads, block) = share_of_reads(component)?;
+    let random = component.operation.iter().all(|operation| matches!(operation.op, Kind::Read | Kind::Write));
+    let way = match (random, reads) {
+        (true, _) => format!("--rw=randrw --rwmixread={reads:.0}"),
+        (false, 100.0) => "--rw=read".to_owned(),
+        (false, _) => "--rw=write".to_owned(),
+    };
+    let files = ((set.files as f64 * arguments.scale).round() as u64).max(1);
+    let next = if random { "random" } else { "sequential" };
+    let text = format!(
+        "--name=pair --directory={} --ioengine=io_uring --direct=1 {way} --bs={block} --iodepth={} --nrfiles={files} \
+         --filesize={} --overwrite=1 --file_service_type={next} --time_based --runtime={} --ramp_time={} \
+         --lat_percentiles=1 --clat_percentiles=0 --thread --numjobs=1 --fallocate=none --output-format=json",
+        directory.display(),
+        component.outstanding * component.processes,
+        set.sizes[0].0,
+        arguments.seconds,
+        arguments.warm_up
+    );
+    Ok(text.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// Per cent of reads, and the bytes of each operation.
+fn share_of_reads(component: &Component) -> Outcome<(f64, u64)> {
+    let all: f64 = component.operation.iter().map(|operation| operation.share).sum();
+    let reads: f64 = component.operation.iter().filter(|of| of.op.reads()).map(|of| of.share).sum();
+    let block = component.operation.first().and_then(|operation| operation.sizes.first());
+    match block {
+        Some((block, _)) if component.rate_per_unit == 0.0 && all > 0.0 => Ok((reads * 100.0 / all, *block)),
+        _ => Err("fio's shape is a closed loop of reads and writes of one size".to_owned()),
+    }
+}
+
+/// Runs fio; with `only_files` it makes what it will work on.
+fn fio(job: &[String], only_files: bool) -> Outcome<Run> {
+    let mut command = Command::new("fio");
+    command.args(job).args(only_files.then_some("--create_only=1"));
+    let output = command.output().map_err(|error| format!("fio: {error}; install the package fio"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    // Notes may stand before the JSON.
+    let text = said.find('{').map_or("", |from| &said[from..]);
+    if only_files {
+        return Ok(Run::new());
+    }
+    let json: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("fio's output: {error}"))?;
+    let mut run = Run::new();
+    for direction in ["read", "write"] {
+        let of = &json["jobs"][0][direction];
+        let rate = of["iops"].as_f64().unwrap_or(0.0);
+        let percentile = |name: &str| of["lat_ns"]["percentile"][name].as_f64().map(|nanoseconds| nanoseconds / 1e6);
+        if let (Some(p50_ms), Some(p99_ms)) = (percentile("50.000000"), percentile("99.000000")) {
+            run.insert(direction, Seen { rate, p50_ms, p99_ms });
+        }
+    }
+    if run.is_empty() { Err("fio told no percentiles".to_owned()) } else { Ok(run) }
+}
+
+fn own(arguments: &Arguments, directory: &Path, workload: (&str, &Definition)) -> Outcome<Run> {
+    let reactor = Reactor::new()?;
+    let trouble = Rc::new(Trouble::default());
+    let patience = Duration::from_secs(10);
+    let url = format!("file://{}", directory.display());
+    let site = Site::open(&reactor, &Opening { url, connections: 1, patience, pid: None, core: None }, &trouble)?;
+    let options = Options {
+        quick: false,
+        peak: 0.0,
+        scale: arguments.scale,
+        points: 0,
+        warm_up: Some(arguments.warm_up),
+        seconds: Some(arguments.seconds),
+        connections: 1,
+        seed: 1,
+        patience,
+        raw: true,
+        before: Vec::new(),
+    };
+    let report = run_workload(&reactor, &site, &trouble, workload, &options, &mut |_, _| ());
+    site.remove()?;
+    let cell = report.cells.first().filter(|_| report.valid).ok_or_else(|| report.reasons.join("; "))?;
+    let mut run = Run::new();
+    for operation in &cell.operations {
+        let direction = if operation.operation.starts_with("read") { "read" } else { "write" };
+        let latency = operation.latency_ms;
+        let rate = operation.count as f64 / cell.seconds;
+        run.insert(direction, Seen { rate, p50_ms: latency.p50, p99_ms: latency.p99 });
+    }
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_is_the_workload() {
+        let arguments = Arguments {
+            workload: Vec::new(),
+            directory: PathBuf::from("/d"),
+            pairs: 1,
+            seconds: 5.0,
+            warm_up: 1.0,
+            scale: 0.25,
+            pin: None,
+        };
+        let words = |name: &str| job(&find(name).unwrap().1, &arguments, Path::new("/d")).map(|words| words.join(" "));
+        let oltp = words("oltp").unwrap();
+        for part in
+            ["--rw=randrw --rwmixread=70 --bs=8192 --iodepth=128 --nrfiles=4 --filesize=268435456", "--direct=1"]
+        {
+            assert!(oltp.contains(part), "{oltp}");
+        }
+        assert!(words("stream-write").unwrap().contains("--rw=write --bs=65536 --iodepth=32"));
+        assert!(words("sfs2008-like").is_err());
+    }
+
+    #[test]
+    fn a_median_beyond_its_bound_is_told() {
+        let seen = |p50_ms| Run::from([("read", Seen { rate: 1.0, p50_ms, p99_ms: 2.0 })]);
+        assert!(tell("t", &[(seen(1.0), seen(1.0)), (seen(1.04), seen(1.0)), (seen(9.0), seen(1.0))]));
+        assert!(!tell("t", &[(seen(1.0), seen(1.0)), (seen(1.06), seen(1.0)), (seen(9.0), seen(1.0))]));
+    }
+}
