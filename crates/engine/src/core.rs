@@ -70,6 +70,9 @@ pub struct Health {
     pub gone: RwLock<Option<String>>,
     /// Another owner has claimed the shard: nothing is answered any more.
     pub deposed: AtomicBool,
+    /// The metadata store says that another has opened it, and the owner record has not answered yet whether that one
+    /// owns the shard: nothing is answered until it has.
+    pub fenced: AtomicBool,
     /// The engine is closing: no operation changes anything any more. Changes under the gate.
     pub closing: AtomicBool,
     /// Damage found so far: what and where, the first hundred.
@@ -80,6 +83,11 @@ pub struct Health {
 const DAMAGE_MAX: usize = 100;
 
 impl Health {
+    /// Whether what this node would show or promise may not be the present any more.
+    pub fn silent(&self) -> bool {
+        self.deposed.load(Ordering::Relaxed) || self.fenced.load(Ordering::Relaxed)
+    }
+
     /// What of the store is gone as far as is known: taken away under a running node, and perhaps to be put back.
     pub fn gone(&self) -> Option<String> {
         let missing = || self.owner_missing.load(Ordering::Relaxed).then(|| "its owner record".to_owned());
@@ -148,7 +156,7 @@ impl Core {
 
     /// Why a run may not be committed, if so.
     pub fn refuses_changes(&self, usage: &[(VolumeId, i64, i64)]) -> Option<Errno> {
-        if self.health.deposed.load(Ordering::Relaxed) {
+        if self.health.silent() {
             return Some(Errno::TryLater);
         }
         if self.health.read_only.read().is_some() {

@@ -205,7 +205,8 @@ impl Engine {
         let mut tries = 1;
         loop {
             match self.keeper.sync_finally().await {
-                Err(CheckpointError::Store(_) | CheckpointError::Meta(_)) if tries < LAST_TRIES => {}
+                Err(CheckpointError::Store(_) | CheckpointError::Meta(_) | CheckpointError::Again(_))
+                    if tries < LAST_TRIES => {}
                 outcome => return outcome,
             }
             self.core.world.clock.sleep(LAST_PAUSE).await;

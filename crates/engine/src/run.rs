@@ -178,7 +178,7 @@ impl Core {
         token: Option<OnceToken>,
     ) -> Result<Reply<O::Out>, Need> {
         // Who has been deposed answers nothing: what it would show may not be the present any more.
-        if self.health.deposed.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.health.silent() {
             return Ok(Err(Done::now(Errno::TryLater.into())));
         }
         loop {

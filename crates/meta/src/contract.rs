@@ -77,10 +77,11 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     async fn commit(&self, batch: Batch) -> MetaResult<()>;
 
     /// Whether the state that the next batch goes on from is there: one look, before anything is written.
-    /// [`MetaError::Gone`] if not.
+    /// [`MetaError::Gone`] if not; from then on nothing is written any more, and the store is to be opened anew.
     async fn glance(&self) -> MetaResult<()>;
 
-    /// Whether every object that the present state needs is there. [`MetaError::Gone`] if not.
+    /// Whether every object that the present state needs is there. [`MetaError::Gone`] if not, as in
+    /// [`MetaStore::glance`].
     async fn verify(&self) -> MetaResult<()>;
 
     /// Ends use of the store. Nothing committed is lost without it.
@@ -90,7 +91,8 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
 /// Opens the metadata store of a shard for writing, and opens it again after an error.
 #[async_trait]
 pub trait MetaOpener: Send + Sync + fmt::Debug {
-    /// Whether there is a store; [`MetaError::Gone`] if only part of it is there. Writes nothing.
+    /// Whether there is a store; [`MetaError::Gone`] if only part of it is there, or an earlier state
+    /// than one that was found whole, by this opener or what it opened. Writes nothing.
     async fn inspect(&self) -> MetaResult<bool>;
 
     /// Opens for writing, fencing any other writer; creates the store if there is none.

@@ -17,7 +17,7 @@ mod settings;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
-use slatedb::{Db, DbSnapshot, WriteBatch};
+use slatedb::{Db, DbSnapshot, VersionedManifest, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
@@ -75,6 +75,8 @@ pub struct SlateOpener {
     cache: Arc<cache::BlockCache>,
     last: Mutex<Weak<Opened>>,
     floor: Arc<Floor>,
+    /// The newest manifest that was there with all it names.
+    whole: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for SlateOpener {
@@ -95,6 +97,7 @@ impl SlateOpener {
             cache,
             last: Mutex::default(),
             floor: Arc::default(),
+            whole: Arc::default(),
         }
     }
 }
@@ -112,10 +115,11 @@ impl MetaOpener for SlateOpener {
             Some(Err(error)) => return Err(error::of_reading(&error)),
             None => return Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
         };
-        match manifest {
-            Some(manifest) => presence::verify(&*self.store, &self.path, &manifest).await.map(|()| true),
-            None => Ok(false),
-        }
+        let Some(manifest) = manifest else { return Ok(false) };
+        presence::not_before(&manifest, self.whole.load(Ordering::SeqCst))?;
+        presence::verify(&*self.store, &self.path, &manifest).await?;
+        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        Ok(true)
     }
 
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
@@ -176,6 +180,8 @@ impl SlateOpener {
                 return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
             }
         };
+        // Whoever it was taken from may have written until it was.
+        clock.never_before(latest_in(&db.manifest()));
         let opened = Arc::new(Opened { db, bridge });
         let view = match opened.snapshot() {
             Ok(view) => view,
@@ -185,8 +191,8 @@ impl SlateOpener {
         let world = self.world.clone();
         let patience = self.options.patience;
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
-        let (store, path) = (self.store.clone(), self.path.clone());
-        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, view, busy }))
+        let (store, path, whole) = (self.store.clone(), self.path.clone(), self.whole.clone());
+        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, whole, view, busy }))
     }
 }
 
@@ -197,15 +203,19 @@ async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::E
     let admin = Admin::builder(path, store).build();
     let mut ticks = vec![0];
     if let Some(manifest) = admin.read_manifest(None).await? {
-        ticks.push(manifest.last_l0_clock_tick());
-        let last = manifest.last_compacted_l0_sst_id();
-        let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
-        ticks.extend(written.map(|id| id.timestamp_ms() as i64));
+        ticks.push(latest_in(&manifest));
     }
     if let Some(compactions) = admin.read_compactions(None).await? {
         ticks.extend(compactions.recent_compactions().map(|job| job.id().timestamp_ms() as i64));
     }
     Ok(ticks.into_iter().max().unwrap_or(0))
+}
+
+/// The latest time that a manifest tells of, milliseconds since 1970.
+fn latest_in(manifest: &VersionedManifest) -> i64 {
+    let last = manifest.last_compacted_l0_sst_id();
+    let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
+    written.map(|id| id.timestamp_ms() as i64).fold(manifest.last_l0_clock_tick(), i64::max)
 }
 
 /// The SSTs that the database under `path` of `store` consists of, by object name: those that its newest manifest names.
@@ -257,6 +267,7 @@ struct SlateStore {
     world: World,
     patience: Duration,
     floor: Arc<Floor>,
+    whole: Arc<AtomicU64>,
     /// As of the last commit.
     view: RwLock<Arc<SlateView>>,
     busy: Mutex<State>,
@@ -273,6 +284,15 @@ impl SlateStore {
     fn end(&self) {
         *self.busy.lock() = State::Ended;
         self.opened.bridge.cut();
+    }
+
+    /// A store of which part is gone is not written to any more, not by its closing either: its manifest would name what
+    /// a store that is put back does not have.
+    fn doubt<T>(&self, outcome: MetaResult<T>) -> MetaResult<T> {
+        if matches!(outcome, Err(MetaError::Gone(_))) {
+            self.opened.bridge.seal();
+        }
+        outcome
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
@@ -329,11 +349,14 @@ impl MetaStore for SlateStore {
     }
 
     async fn glance(&self) -> MetaResult<()> {
-        presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await
+        self.doubt(presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await)
     }
 
     async fn verify(&self) -> MetaResult<()> {
-        presence::verify(&*self.store, &self.path, &self.opened.db.manifest()).await
+        let manifest = self.opened.db.manifest();
+        self.doubt(presence::verify(&*self.store, &self.path, &manifest).await)?;
+        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        Ok(())
     }
 
     async fn close(&self) -> MetaResult<()> {

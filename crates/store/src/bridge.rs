@@ -6,6 +6,7 @@
 //! - An error that another try cannot mend becomes `NotSupported`, the one kind the engine never tries again on; the
 //!   [`StoreError`] is its source.
 //! - Once [cut](Bridge::cut), a bridge lets nothing through, in either direction: what is left running behind it ends.
+//!   Once [sealed](Bridge::seal), it lets only reads through.
 //! - Sizes of `.sst` objects are remembered; they are written once under a name that is never used again.
 
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ struct Inner {
     store: Arc<dyn Store>,
     sizes: Mutex<BTreeMap<String, ObjectInfo>>,
     cut: AtomicBool,
+    sealed: AtomicBool,
 }
 
 impl fmt::Debug for Bridge {
@@ -67,7 +69,13 @@ impl fmt::Display for Bridge {
 
 impl Bridge {
     pub fn new(store: Arc<dyn Store>) -> Bridge {
-        Bridge { inner: Arc::new(Inner { store, sizes: Mutex::default(), cut: AtomicBool::new(false) }) }
+        let (sizes, cut, sealed) = Default::default();
+        Bridge { inner: Arc::new(Inner { store, sizes, cut, sealed }) }
+    }
+
+    /// Lets no write through from now on; each ends with an error that is not tried again.
+    pub fn seal(&self) {
+        self.inner.sealed.store(true, Ordering::SeqCst);
     }
 
     /// Lets nothing through from now on; every call ends with an error that is not tried again.
@@ -82,6 +90,13 @@ impl Inner {
             return Err(final_error(StoreError::Unavailable("this use of the store has ended".to_owned())));
         }
         Ok(())
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.sealed.load(Ordering::SeqCst) {
+            return Err(final_error(StoreError::Unavailable("this use of the store may only read".to_owned())));
+        }
+        self.passable()
     }
 
     /// Size without the trailer, and time.
@@ -101,7 +116,7 @@ impl Inner {
     }
 
     async fn put(&self, name: &str, payload: &PutPayload, mode: PutMode, identity: Identity) -> Result<PutResult> {
-        self.passable()?;
+        self.writable()?;
         self.sizes.lock().remove(name);
         let conditional = mode != PutMode::Overwrite;
         let put = self.store.put(name, with_trailer(payload, identity), mode).await;
@@ -178,7 +193,7 @@ impl Inner {
     }
 
     async fn delete(&self, location: &Path) -> Result<()> {
-        self.passable()?;
+        self.writable()?;
         self.sizes.lock().remove(location.as_ref());
         self.store.delete(location.as_ref()).await.map_err(translate)
     }

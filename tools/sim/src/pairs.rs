@@ -46,6 +46,15 @@ impl Pairs {
         Ok(())
     }
 
+    /// Whether nothing said so far speaks against the two being the same object.
+    pub fn agree(&self, engine: Option<Node>, model: Option<Node>) -> bool {
+        let (Some(engine), Some(model)) = (engine, model) else { return true };
+        match self.twin(model) {
+            Some(twin) => twin == engine,
+            None => self.twins.values().all(|(twin, _)| *twin != engine),
+        }
+    }
+
     /// The engine's object that is this one of the model.
     pub fn twin(&self, model: Node) -> Option<Node> {
         self.twins.get(&model).map(|(engine, _)| *engine)

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tarn_base::ids::{SegmentId, VolumeId};
 use tarn_base::mutant;
 use tarn_data::{SegmentState, SegmentValue, object_name};
-use tarn_meta::{Batch, MetaStore, MetaView};
+use tarn_meta::{Batch, MetaError, MetaStore, MetaView};
 
 use super::collect::{Collected, damaged};
 use super::pack::{Packed, RESERVE};
@@ -175,7 +175,7 @@ impl Keeper {
         turn.meta = None;
         // The record says who owns the shard. A metadata store whose answer was lost can take its own writing for
         // another's.
-        turn.fenced = matches!(error, tarn_meta::MetaError::Fenced(_));
+        self.note_fence(turn, &error);
         if let Err(error) = meta.close().await {
             tracing::debug!(%error, "closing the metadata store after its failure");
         }
@@ -186,7 +186,7 @@ impl Keeper {
             self.core.config.crash_point("before opening the metadata store again").await;
             match self.ready(turn).await {
                 Ok(_) if turn.state == state && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) => return Ok(()),
-                Ok(_) => return Err(error.into()),
+                Ok(_) => return Err(not_there(error)),
                 Err(CheckpointError::Deposed) => return Err(CheckpointError::Deposed),
                 Err(again) => {
                     tracing::warn!(error = %again, "the metadata store does not open");
@@ -213,9 +213,9 @@ impl Keeper {
         if !self.opener.inspect().await? {
             return Err(CheckpointError::Gone("every object of its metadata, below meta/".into()));
         }
-        let meta = self.opener.open().await?;
+        let meta = self.opener.open().await.inspect_err(|error| self.note_fence(turn, error))?;
         let key = Key::shard();
-        let value = meta.view().get(&key.encode()).await?;
+        let value = meta.view().get(&key.encode()).await.inspect_err(|error| self.note_fence(turn, error))?;
         let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;
         let state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
         if state.position < turn.trimmed {
@@ -262,6 +262,16 @@ impl Keeper {
     async fn delete_number(&self, counter: u32) -> bool {
         let name = object_name(SegmentId { epoch: self.epoch, counter });
         self.core.segments.store.delete(&name).await.is_ok()
+    }
+}
+
+/// What the failure of a batch comes to, once the store is open again and has it not.
+fn not_there(error: MetaError) -> CheckpointError {
+    match error {
+        MetaError::Fenced(_) | MetaError::Unavailable(_) | MetaError::Unknown(_) => {
+            CheckpointError::Again(error.to_string())
+        }
+        MetaError::Full(_) | MetaError::Damaged(_) | MetaError::Gone(_) => error.into(),
     }
 }
 

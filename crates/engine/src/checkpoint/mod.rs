@@ -68,9 +68,15 @@ pub enum CheckpointError {
     /// Taken away under the running node.
     #[error("part of the object store is gone: {0}; put it back as it was, changes wait in the log until then")]
     Gone(String),
+    /// Nothing is known to be wrong any more.
+    #[error("the metadata store had to be opened again: {0}; the checkpoint begins again")]
+    Again(String),
     #[error("the engine is closing")]
     Stopping,
 }
+
+/// How often somebody who waits for a checkpoint begins it again because the metadata store was opened again.
+const REOPENED_MAX: u32 = 8;
 
 impl From<StoreError> for CheckpointError {
     fn from(error: StoreError) -> CheckpointError {
@@ -221,11 +227,11 @@ impl Keeper {
     /// Closes the open generation, if anything is in it, and brings everything closed into the store.
     pub async fn sync(&self) -> Result<Done, CheckpointError> {
         self.close()?;
-        let mut done = self.last().1;
+        let mut done = None;
         while let Some(next) = self.run_surely(false).await? {
-            done = next;
+            done = Some(next);
         }
-        Ok(done)
+        Ok(done.unwrap_or_else(|| self.last().1))
     }
 
     /// As [`Keeper::sync`], and leaves no segment number reserved: the last checkpoint of this opening.
@@ -257,16 +263,19 @@ impl Keeper {
         }
     }
 
-    /// As [`Keeper::run_oldest`], and does not leave it at a record that is only suspected of damage.
+    /// As [`Keeper::run_oldest`], and does not leave it at a record that is only suspected of damage, nor at a metadata
+    /// store that only had to be opened again.
     async fn run_surely(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
-        let mut tries = 1;
+        let (mut tries, mut reopened) = (0, 0);
         loop {
             match self.run_oldest(finally).await {
-                Err(CheckpointError::Read(tarn_vfs::Errno::Io)) if tries <= suspects::ATTEMPTS => {}
+                Err(CheckpointError::Read(tarn_vfs::Errno::Io)) if tries < suspects::ATTEMPTS => {
+                    tries += 1;
+                    self.core.world.clock.sleep(Duration::from_millis(700)).await;
+                }
+                Err(CheckpointError::Again(_)) if reopened < REOPENED_MAX => reopened += 1,
                 outcome => return outcome,
             }
-            self.core.world.clock.sleep(std::time::Duration::from_millis(700)).await;
-            tries += 1;
         }
     }
 
@@ -284,7 +293,7 @@ impl Keeper {
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
         {
-            turn.fenced |= matches!(error, MetaError::Fenced(_));
+            self.note_fence(&mut turn, error);
             // Whatever is wrong with it, it is opened again for the next try.
             let _ = meta.close().await;
         }

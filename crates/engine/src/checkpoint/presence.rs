@@ -25,11 +25,21 @@ impl Keeper {
     pub(super) async fn ours(&self, turn: &Turn) -> Result<(), CheckpointError> {
         // Whoever fenced us may be the owner by now: only the record says that it is nobody.
         if turn.fenced {
-            return self.surely_ours().await;
+            self.surely_ours().await?;
+            self.core.health.fenced.store(false, Ordering::Relaxed);
+            return Ok(());
         }
         match self.tenure.check().await {
             Standing::Unknown => Ok(()),
             known => stands(known),
+        }
+    }
+
+    /// The metadata store said that another has opened it.
+    pub(super) fn note_fence(&self, turn: &mut Turn, error: &MetaError) {
+        if let MetaError::Fenced(_) = error {
+            turn.fenced = true;
+            self.core.health.fenced.store(true, Ordering::Relaxed);
         }
     }
 
@@ -52,8 +62,7 @@ impl Keeper {
     async fn doubt(&self, turn: &mut Turn) -> Result<(), CheckpointError> {
         turn.doubtful = true;
         self.reconsider(turn).await?;
-        let why = "it has gone on in the background; it is opened again";
-        Err(MetaError::Unavailable(why.to_owned()).into())
+        Err(CheckpointError::Again("it has gone on in the background".to_owned()))
     }
 
     /// Before a trim: whether owner record and metadata are all there.

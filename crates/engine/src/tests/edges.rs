@@ -9,16 +9,19 @@ use tarn_base::ids::SegmentId;
 use tarn_data::object_name;
 use tarn_meta::MetaOpener;
 use tarn_meta::mem::{CommitFate, MemOpener};
-use tarn_store::{PutMode, Store};
+use tarn_store::fault::{Effect as Broken, Fault, FaultStore};
+use tarn_store::operation::Operation;
+use tarn_store::{PutMode, Store, StoreError};
 use tarn_vfs::{
     Caller, ClientId, Effect, Errno, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node,
-    OnceToken, Stability, VolumeSettings,
+    OnceToken, SetAttr, Stability, VolumeSettings,
 };
 use tarn_wal::MemDevice;
 
 use super::opening::{make, read, write};
-use super::reclaim::{noise, set_size};
+use super::reclaim::{clean, noise, set_size};
 use crate::engine::Engine;
+use crate::owner::record::NAME;
 use crate::testing::{Rig, settle};
 
 fn lock(node: Node, owner: &'static str) -> LockRequest {
@@ -70,6 +73,36 @@ async fn locks_are_in_an_image_before_a_log_without_room_is_trimmed() {
     let denied = engine.lock(&Caller::root(), lock(node, "other")).await.unwrap().value;
     assert!(matches!(denied, LockOutcome::Denied(_)), "{denied:?}");
     assert!(read(&engine, node, 0, 1 << 20).await == noise(1, 1 << 20));
+    rig.crash();
+}
+
+#[tokio::test]
+async fn many_cuts_of_one_file_bring_the_checkpoint_that_they_wait_for() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    for part in 0..6 {
+        write(&engine, node, part << 20, &noise(part, 1 << 20)).await;
+    }
+    engine.checkpoint().await.unwrap();
+    let mut waited = Duration::ZERO;
+    for step in 1..90u64 {
+        let size = SetAttr { size: Some(step * (64 << 10)), ..SetAttr::default() };
+        loop {
+            match engine.setattr(&Caller::root(), node, size.clone()).await {
+                Ok(_) => break,
+                Err(refused) => assert_eq!(refused.value.errno, Errno::TryLater),
+            }
+            rig.pass(Duration::from_millis(500)).await;
+            waited += Duration::from_millis(500);
+            assert!(waited < Duration::from_secs(20), "nobody works the cuts off, at {step}");
+        }
+        // Longer again, so that the next one cuts something off.
+        write(&engine, node, (6 << 20) - 1, b"x").await;
+    }
+    assert!(waited > Duration::ZERO, "nothing had to wait");
+    engine.reclaim_now().await.unwrap();
+    clean(&engine).await;
     rig.crash();
 }
 
@@ -166,5 +199,37 @@ async fn a_fence_of_nobody_deposes_nobody() {
     rig.crash();
     let (engine, _) = rig.open().await;
     assert_eq!(read(&engine, node, 0, 10).await, b"xxx");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn a_fenced_node_is_silent_until_the_owner_record_answers() {
+    let mut rig = Rig::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let hidden = away.clone();
+    let faults = move |operation: Operation<'_>| match hidden.load(Ordering::Relaxed) && operation.name == NAME {
+        true => Fault { effect: Broken::Before(StoreError::Unavailable("away".to_owned())), ..Fault::default() },
+        false => Fault::default(),
+    };
+    rig.store = Arc::new(FaultStore::new(rig.store.clone(), rig.clock.clone(), Arc::new(faults)));
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, b"a").await;
+    away.store(true, Ordering::Relaxed);
+    MemOpener::new(rig.disk.clone()).open().await.unwrap();
+    let checkpoint = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.checkpoint().await }
+    });
+    settle().await;
+    for _ in 0..3 {
+        let asked = engine.getattr(&Caller::root(), node).await;
+        assert_eq!(asked.unwrap_err().value.errno, Errno::TryLater);
+        rig.pass(Duration::from_secs(5)).await;
+    }
+    away.store(false, Ordering::Relaxed);
+    rig.pass(Duration::from_secs(30)).await;
+    checkpoint.await.unwrap().unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"a");
     rig.crash();
 }

@@ -150,6 +150,32 @@ async fn one_missing_object_of_the_metadata_keeps_the_log() {
     rig.crash();
 }
 
+#[tokio::test]
+async fn an_earlier_state_put_in_place_is_not_gone_on_from() {
+    let rig = Rig::new();
+    let (engine, node) = begun(&rig).await;
+    let earlier = below(&rig, "meta/");
+    write(&engine, node, 1, b"b").await;
+    engine.checkpoint().await.unwrap();
+    let present = below(&rig, "meta/");
+    put_back(&rig, "meta/", &earlier).await;
+    write(&engine, node, 2, b"c").await;
+    for _ in 0..3 {
+        let failed = engine.checkpoint().await;
+        assert!(matches!(failed, Err(CheckpointError::Gone(_))), "{failed:?}");
+    }
+    // Either the state as such is earlier, or what was still running has written what leads beyond it.
+    let shown = engine.status().checkpoint_error.expect("an error");
+    assert!(shown.contains("is gone"), "{shown}");
+    put_back(&rig, "meta/", &present).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+    rig.crash();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+    rig.crash();
+}
+
 /// A store that takes every condition for none.
 #[derive(Debug)]
 struct Careless(Arc<dyn Store>);

@@ -30,6 +30,15 @@ pub async fn glance(store: &dyn Store, path: &str, manifest: &VersionedManifest)
     }
 }
 
+/// Whether the newest manifest is not older than one that was whole, which stays until a newer one is there.
+pub fn not_before(newest: &VersionedManifest, whole: u64) -> MetaResult<()> {
+    let id = newest.id();
+    if id >= whole {
+        return Ok(());
+    }
+    Err(MetaError::Gone(format!("what manifests {} to {whole} say, for it was put back to an earlier state", id + 1)))
+}
+
 /// Whether the manifest's own object and every SST it names are there; one listing.
 pub async fn verify(store: &dyn Store, path: &str, manifest: &VersionedManifest) -> MetaResult<()> {
     let listed = store.list(&format!("{path}/")).await;

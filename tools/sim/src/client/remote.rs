@@ -173,7 +173,8 @@ impl Life<'_> {
             self.knowledge.chaos.coverage.hit("calls", "never answered");
             return Ok(None);
         };
-        let Some(ran) = answers_one(&op, &outcome, &issue, excuses)? else {
+        let same = |ran: &Ran| self.knowledge.pairs.borrow().agree(outcome.node, ran.outcome.node);
+        let Some(ran) = answers_one(&op, &outcome, &issue, excuses, same)? else {
             self.knowledge.chaos.coverage.hit("refusals for the moment", legible::seen(&outcome.seen));
             return Ok(None);
         };
@@ -195,19 +196,32 @@ impl Life<'_> {
 }
 
 /// Of the times that a call took effect, the one that its reply tells of; `None` for a refusal for the moment.
-fn answers_one(op: &Op, outcome: &Outcome, issue: &Issue, excuses: answers::Excuses) -> Result<Option<Ran>, Failure> {
+///
+/// A CREATE that finds a file and changes nothing runs again when it comes again, and makes another if the first was
+/// removed meanwhile. The two replies differ in the object alone: `same` says whether a run gave the one of the reply.
+fn answers_one(
+    op: &Op,
+    outcome: &Outcome,
+    issue: &Issue,
+    excuses: answers::Excuses,
+    same: impl Fn(&Ran) -> bool,
+) -> Result<Option<Ran>, Failure> {
     let mut all = issue.all();
     if matches!(op, Op::List { .. }) {
         // Each page was seen; the last one ended the listing.
         all = all.pop().into_iter().collect();
     }
-    let mut problem = None;
+    let (mut problem, mut likely) = (None, None);
     for ran in &all {
         match answers::check(op, outcome, Some(ran), excuses) {
-            Ok(true) => return Ok(Some(ran.clone())),
+            Ok(true) if same(ran) => return Ok(Some(ran.clone())),
+            Ok(true) => likely = Some(ran),
             Ok(false) => return Ok(None),
             Err(failure) => problem = Some(failure),
         }
+    }
+    if let Some(ran) = likely {
+        return Ok(Some(ran.clone()));
     }
     match (problem, &outcome.seen) {
         (Some(failure), _) => Err(failure),
