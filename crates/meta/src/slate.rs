@@ -28,7 +28,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
-use slatedb::{Db, DbSnapshot, VersionedManifest, WriteBatch};
+use slatedb::{Db, DbSnapshot, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
@@ -150,6 +150,13 @@ impl Floor {
 }
 
 impl SlateOpener {
+    async fn written_until(&self, bridge: &Arc<Bridge>) -> MetaResult<i64> {
+        match within(&self.world, self.options.patience, written_until(&self.path, bridge.clone())).await {
+            Some(told) => told.map_err(|error| error::of_opening(&error)),
+            None => Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
+        }
+    }
+
     async fn open_once(&self) -> MetaResult<Arc<dyn MetaStore>> {
         if let Some(before) = self.last.lock().upgrade() {
             before.bridge.cut();
@@ -157,11 +164,7 @@ impl SlateOpener {
         let bridge = Arc::new(Bridge::new(self.store.clone()));
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
         clock.never_before(self.floor.0.load(Ordering::SeqCst));
-        match within(&self.world, self.options.patience, written_until(&self.path, bridge.clone())).await {
-            Some(Ok(tick)) => clock.never_before(tick),
-            Some(Err(error)) => return Err(error::of_opening(&error)),
-            None => return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience))),
-        }
+        clock.never_before(self.written_until(&bridge).await?);
         let build = Db::builder(self.path.as_str(), bridge.clone())
             .with_settings(settings::settings())
             .with_db_cache(self.cache.clone(), 0)
@@ -180,9 +183,9 @@ impl SlateOpener {
                 return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
             }
         };
-        // Whoever it was taken from may have written until it was.
-        clock.never_before(latest_in(&db.manifest()));
         let opened = Arc::new(Opened { db, bridge });
+        // Whoever it was taken from may have written until it was, with a clock ahead of this one.
+        clock.never_before(self.written_until(&opened.bridge).await?);
         let view = match opened.snapshot() {
             Ok(view) => view,
             Err(error) => return Err(error::of_opening(&error)),
@@ -198,24 +201,21 @@ impl SlateOpener {
 
 /// The latest time that the database under `path` was written at, milliseconds since 1970; 0 if there is none.
 ///
-/// It is asked before the database is opened, because its compactor begins with that.
+/// It is asked before the database is opened, because its compactor begins with that, and after it, when nobody else writes
+/// any more.
 async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::Error> {
     let admin = Admin::builder(path, store).build();
     let mut ticks = vec![0];
     if let Some(manifest) = admin.read_manifest(None).await? {
-        ticks.push(latest_in(&manifest));
+        ticks.push(manifest.last_l0_clock_tick());
+        let last = manifest.last_compacted_l0_sst_id();
+        let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
+        ticks.extend(written.map(|id| id.timestamp_ms() as i64));
     }
     if let Some(compactions) = admin.read_compactions(None).await? {
         ticks.extend(compactions.recent_compactions().map(|job| job.id().timestamp_ms() as i64));
     }
     Ok(ticks.into_iter().max().unwrap_or(0))
-}
-
-/// The latest time that a manifest tells of, milliseconds since 1970.
-fn latest_in(manifest: &VersionedManifest) -> i64 {
-    let last = manifest.last_compacted_l0_sst_id();
-    let written = manifest.all_sst_views().map(|view| view.sst.id.value()).chain(last);
-    written.map(|id| id.timestamp_ms() as i64).fold(manifest.last_l0_clock_tick(), i64::max)
 }
 
 /// The SSTs that the database under `path` of `store` consists of, by object name: those that its newest manifest names.
