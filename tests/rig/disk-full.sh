@@ -17,7 +17,7 @@ say "$said"
 until_said 15 'FULL .*no space left'
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading while the disk is full"
 # What takes no room is taken, for it only needs the log.
-write --seconds 3 --rate 2000000 --over || fail "writing over while the disk is full"
+write --seconds 3 --rate 1000000 --over || fail "writing over while the disk is full"
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading what was written over"
 
 stop KILL

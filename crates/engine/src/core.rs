@@ -24,6 +24,10 @@ use crate::stripes::Stripes;
 use crate::value::VolumeRecord;
 use crate::volumes::{UsageCounter, VolumeTable};
 
+/// The share of the log that growth leaves to what does not grow, and the most that it leaves, in bytes.
+const GROWTH_LEAVES: u64 = 8;
+const GROWTH_LEAVES_MAX: u64 = 256 << 20;
+
 /// Numbers given out and never given out again.
 #[derive(Debug, Default)]
 pub struct Numbers {
@@ -162,8 +166,14 @@ impl Core {
         if self.health.read_only.read().is_some() {
             return Some(Errno::ReadOnly);
         }
-        let grows = usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0);
-        (grows && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
+        (grows(usage) && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
+    }
+
+    /// Whether the log has room for an entry that makes files grow by `usage`: its last part is kept for removing and
+    /// writing over, so that a full store never meets a log that is full of what does not fit there.
+    pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize) -> bool {
+        let kept = (self.log.capacity() / GROWTH_LEAVES).min(GROWTH_LEAVES_MAX);
+        !grows(usage) || self.log.room() >= kept + bytes as u64
     }
 
     /// The log has failed for good: from now on only what is durable is served.
@@ -208,4 +218,9 @@ impl Core {
             self.checkpoint_due.notify_one();
         }
     }
+}
+
+/// Whether a change of usage takes room.
+fn grows(usage: &[(VolumeId, i64, i64)]) -> bool {
+    usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0)
 }

@@ -239,6 +239,9 @@ impl Core {
         if parts.on_open.is_some_and(|number| number != open) {
             return Err(Need { again: true, ..Need::default() });
         }
+        if !self.has_log_for(&parts.entry.usage, parts.entry.data_len()) {
+            return Err(Need { log_room: true, ..Need::default() });
+        }
         if let Err(errno) = self.reserve_usage(&parts.entry) {
             return Ok(Err(Done::now(errno.into())));
         }

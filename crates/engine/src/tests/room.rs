@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_vfs::{Caller, Errno, FileSystem, Stability};
+use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
 
 use super::opening::{look, make, read, root, write};
+use crate::Engine;
 use crate::checkpoint::CheckpointError;
 use crate::testing::Rig;
 
@@ -72,4 +73,40 @@ async fn a_disk_without_a_size_is_not_full() {
     let node = make(&engine, "file").await;
     write(&engine, node, 0, b"content").await;
     engine.checkpoint().await.expect("a checkpoint");
+}
+
+#[tokio::test]
+async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
+    let mut rig = Rig::new();
+    rig.config.capacity = Some(Arc::new(|| Some((1 << 30, 1000))));
+    // It comes too late to say that the store is full.
+    rig.config.log_fill_percent = 99;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let mut at = 0;
+    let refused = loop {
+        assert!(at < 32, "more than the log holds");
+        match write_while_time_passes(&rig, &engine, node, at << 20).await {
+            Ok(()) => at += 1,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(refused, Errno::TryLater);
+    assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
+    assert!(engine.status().store_full);
+    write_while_time_passes(&rig, &engine, node, 0).await.expect("writing over");
+    let done = engine.remove(&Caller::root(), root(&engine), b"file").await.expect("a removal");
+    engine.durable(done.position).await.expect("a log that works");
+}
+
+/// Writes 1 MiB at `offset`.
+async fn write_while_time_passes(rig: &Rig, engine: &Arc<Engine>, node: Node, offset: u64) -> Result<(), Errno> {
+    let engine = engine.clone();
+    let chunk = Bytes::from(vec![7; 1 << 20]);
+    let write = async move { engine.write(&Caller::root(), node, offset, chunk, Stability::File).await };
+    let write = tokio::spawn(write);
+    while !write.is_finished() {
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    write.await.expect("an answer").map(|_| ()).map_err(|refused| refused.value.errno)
 }
