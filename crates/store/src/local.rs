@@ -12,6 +12,7 @@
 //!   the same store is for whoever uses it to find out.
 //! - An object and a "directory" of the same name exclude each other (`a` and `a/b`), as on any file system.
 
+mod direct;
 mod files;
 
 use std::fmt;

@@ -15,7 +15,7 @@ use super::stages::Lap;
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
-use crate::overlay::{DirtyRecord, Source};
+use crate::overlay::{DirtyRecord, Extent, Source};
 
 /// Records merged at once: bounds the memory that old content takes.
 const RECORDS_AT_ONCE: usize = 64;
@@ -113,6 +113,13 @@ fn needed(due: &Due) -> Option<RecordPointer> {
 
 fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result<Merged, CheckpointError> {
     let end = dirty.extents.last().map_or(0, |extent| extent.end).min(record_size) as usize;
+    if let [Extent { start: 0, source: Source::Ram(bytes), .. }] = &dirty.extents[..]
+        && bytes.len() == end
+        && old.data.len() <= end
+    {
+        // One write of all of it, which most data is: the buffer that holds it will do.
+        return Ok(Merged { plain: bytes.clone(), lost: 0 });
+    }
     let Old { data, mut lost } = old;
     let mut out = vec![0; end.max(data.len())];
     out[..data.len()].copy_from_slice(&data);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::direct;
 use crate::contract::{ObjectInfo, StoreError, StoreResult, Version};
 
 /// The directory within the store's that is not for objects.
@@ -161,7 +162,7 @@ impl Files {
                 continue;
             }
             let mut staged = Staged { files: self, name, file, moved: AtomicBool::new(false) };
-            let written = staged.file.write_all(bytes).and_then(|()| staged.file.sync_all());
+            let written = direct::write(&mut staged.file, bytes).and_then(|()| staged.file.sync_all());
             written.map_err(|error| self.failed(errno_of(&error)))?;
             return Ok(staged);
         }

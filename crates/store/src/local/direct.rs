@@ -1,0 +1,96 @@
+//! Writing a large new file past the page cache.
+//!
+//! - What is written will hardly be read soon, and the caches above know better which part of it; so it neither takes
+//!   pages that others need nor costs a copy into pages that must be found, cleared and written back.
+//! - Blocks that are whole go directly; the end, and everything where the file system cannot do so, goes as usual.
+//! - Nothing is durable before the caller's fsync, either way.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Files from this size on are written directly, bytes.
+const LARGE: usize = 1 << 20;
+/// What the block size of any disk divides.
+const ALIGN: usize = 4096;
+/// Bytes of one write through a buffer of ours.
+const BOUNCE: usize = 1 << 20;
+
+/// Appends all of `bytes` to an empty file.
+pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() < LARGE || set(file, OFlags::DIRECT).is_err() {
+        return file.write_all(bytes);
+    }
+    let whole = bytes.len() - bytes.len() % ALIGN;
+    let written = match bytes.as_ptr().align_offset(ALIGN) {
+        0 => pass(file, &bytes[..whole]),
+        _ => bounce(file, &bytes[..whole]),
+    };
+    // Also where the disk wants larger blocks than ours: that shows at the first write.
+    set(file, OFlags::empty())?;
+    file.write_all(&bytes[written?..])
+}
+
+fn set(file: &File, direct: OFlags) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT | direct)
+}
+
+/// Writes as much of the aligned `bytes` as goes directly; gives how much.
+fn pass(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+    let mut at = 0;
+    while at < bytes.len() {
+        match file.write(&bytes[at..]) {
+            Ok(count) => at += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(at),
+            Err(error) => return Err(error),
+        }
+        if at % ALIGN != 0 {
+            // A write that ended amid a block: the rest cannot begin there.
+            return Ok(at);
+        }
+    }
+    Ok(at)
+}
+
+/// As [`pass`], for bytes that lie anywhere.
+fn bounce(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+    let mut memory = vec![0; BOUNCE + ALIGN];
+    let begin = memory.as_ptr().align_offset(ALIGN);
+    let mut at = 0;
+    for part in bytes.chunks(BOUNCE) {
+        let buffer = &mut memory[begin..begin + part.len()];
+        buffer.copy_from_slice(part);
+        let written = pass(file, buffer)?;
+        at += written;
+        if written < part.len() {
+            break;
+        }
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_what_was_written_however_long_it_is_and_wherever_it_lay() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory: Vec<u8> = (0..(3 << 20) + 9000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for len in [0, 1, 4095, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE + 4095, 3 * LARGE + 4096] {
+            // Aligned in the last case, so that both ways are gone.
+            for from in [0, 1, 512, memory.as_ptr().align_offset(ALIGN)] {
+                let path = directory.path().join(format!("{len} from {from}"));
+                let bytes = &memory[from..from + len];
+                let mut file = File::create_new(&path).unwrap();
+                write(&mut file, bytes).unwrap();
+                assert!(std::fs::read(&path).unwrap() == bytes, "{len} bytes from {from}");
+                assert!(!rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT));
+            }
+        }
+    }
+}
