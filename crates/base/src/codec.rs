@@ -69,41 +69,51 @@ pub struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Take<'a> {
         Take { rest: bytes }
     }
 
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
+    #[inline]
     pub fn take(&mut self, count: usize) -> Decoded<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(head)
     }
 
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(*head)
     }
 
+    #[inline]
     pub fn u8(&mut self) -> Decoded<u8> {
         Ok(self.array::<1>()?[0])
     }
+    #[inline]
     pub fn u16(&mut self) -> Decoded<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn u32(&mut self) -> Decoded<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn u64(&mut self) -> Decoded<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn i64(&mut self) -> Decoded<i64> {
         Ok(i64::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn bool(&mut self) -> Decoded<bool> {
         match self.u8()? {
             0 => Ok(false),
@@ -112,11 +122,13 @@ impl<'a> Take<'a> {
         }
     }
     /// The counterpart of [`Put::put_bytes`]; borrows, so it allocates nothing.
+    #[inline]
     pub fn bytes(&mut self) -> Decoded<&'a [u8]> {
         let len = self.u32()? as usize;
         self.take(len)
     }
     /// As [`Take::bytes`], but copied and at most `max` long.
+    #[inline]
     pub fn owned(&mut self, max: usize) -> Decoded<Bytes> {
         let bytes = self.bytes()?;
         if bytes.len() > max {
@@ -124,6 +136,7 @@ impl<'a> Take<'a> {
         }
         Ok(Bytes::copy_from_slice(bytes))
     }
+    #[inline]
     pub fn varint(&mut self) -> Decoded<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -140,6 +153,7 @@ impl<'a> Take<'a> {
         Err(DecodeError::Range("a varint"))
     }
     /// A count of things that take at least `each` bytes; refuses more than can be there.
+    #[inline]
     pub fn count(&mut self, each: usize) -> Decoded<usize> {
         let count = self.u32()? as usize;
         if count.saturating_mul(each.max(1)) > self.rest.len() {
@@ -147,6 +161,7 @@ impl<'a> Take<'a> {
         }
         Ok(count)
     }
+    #[inline]
     pub fn end(&self) -> Decoded<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
     }

@@ -5,6 +5,7 @@
 //! - A run that does not come to its end has changed nothing.
 //! - What was read decides what must be durable before the reply is shown: [`Tx::seen`].
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ type Merged = BTreeMap<Key, Option<Bytes>>;
 pub struct Tx<'a> {
     pub core: &'a Core,
     pub stack: Arc<Stack>,
-    pub now: Time,
+    now: OnceCell<Time>,
     pub need: Need,
     /// What must be durable before anybody is shown what was read.
     pub seen: Position,
@@ -136,7 +137,7 @@ pub struct Tx<'a> {
 impl<'a> Tx<'a> {
     pub fn new(core: &'a Core, stack: Arc<Stack>, pins: &'a Pins, locks: &'a LockSet) -> Tx<'a> {
         Tx {
-            now: core.world.clock.now(),
+            now: OnceCell::new(),
             core,
             stack,
             need: Need::default(),
@@ -151,6 +152,11 @@ impl<'a> Tx<'a> {
             pins,
             locks,
         }
+    }
+
+    /// The time of the run. Most calls only read and never ask.
+    pub fn now(&self) -> Time {
+        *self.now.get_or_init(|| self.core.world.clock.now())
     }
 
     // --- locks ---

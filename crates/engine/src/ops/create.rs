@@ -50,7 +50,7 @@ impl Create {
             CreateMode::Exclusive(_) => SetAttr::default(),
             CreateMode::Unchecked | CreateMode::Guarded => self.set,
         };
-        let attr = posix::new_attr(FileType::Regular, Node::default(), &dir.before, &set, &self.caller, tx.now)?;
+        let attr = posix::new_attr(FileType::Regular, Node::default(), &dir.before, &set, &self.caller, tx.now())?;
         let (ino, mut inode) = new_inode(tx, dir, &attr);
         if let CreateMode::Exclusive(verifier) = self.mode {
             inode.verifier = Some(verifier);
@@ -82,7 +82,7 @@ impl Create {
         }
         if let Some(size) = self.set.size {
             let set = SetAttr { size: Some(size), ..SetAttr::default() };
-            let attr = posix::apply_setattr(&inode.attr(volume, entry.ino), &set, &self.caller, tx.now)?;
+            let attr = posix::apply_setattr(&inode.attr(volume, entry.ino), &set, &self.caller, tx.now())?;
             data::set_size(tx, &dir.volume, entry.ino, &mut inode, size)?;
             inode.adopt(&attr);
             tx.put_inode(volume, entry.ino, &mut inode);

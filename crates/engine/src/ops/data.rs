@@ -41,11 +41,11 @@ pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode) -> Step<()> {
     let attr = inode.attr(node.volume, node.ino);
     let core = tx.core;
     let held_up = core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
-    if !atime_due(&attr, tx.now) || held_up {
+    if !atime_due(&attr, tx.now()) || held_up {
         return Ok(());
     }
     tx.lock(node.volume, node.ino, true)?;
-    inode.atime = tx.now;
+    inode.atime = tx.now();
     tx.unstable = true;
     tx.put_inode_silently(node.volume, node.ino, inode);
     Ok(())

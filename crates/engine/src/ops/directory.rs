@@ -126,7 +126,7 @@ impl Directory {
     /// Puts the directory after entries came or went, and tells what that did.
     pub fn changed(&mut self, tx: &mut Tx<'_>, subdirectories: i32) -> Change {
         let mut attr = self.inode.attr(self.volume.id, self.ino);
-        entry_changed(&mut attr, subdirectories, tx.now);
+        entry_changed(&mut attr, subdirectories, tx.now());
         self.inode.adopt(&attr);
         self.inode.links = attr.links;
         tx.put_inode(self.volume.id, self.ino, &mut self.inode);
@@ -175,7 +175,7 @@ pub fn made(dir: Change, volume: &Volume, ino: Ino, inode: &Inode) -> Effect {
 /// An object lost a name: it goes with its last one. Gives its attributes after.
 pub fn drop_name(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode) -> Step<Attr> {
     let mut attr = inode.attr(volume.id, ino);
-    tarn_vfs::posix::unlinked(&mut attr, tx.now);
+    tarn_vfs::posix::unlinked(&mut attr, tx.now());
     inode.adopt(&attr);
     inode.links = attr.links;
     if inode.links > 0 {

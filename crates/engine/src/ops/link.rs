@@ -52,7 +52,7 @@ impl Link {
         let mut inode = tx.node(self.node)?;
         let mut attr = inode.attr(self.node.volume, self.node.ino);
         check_link(&attr, &dir.before, there, &self.caller)?;
-        linked(&mut attr, tx.now);
+        linked(&mut attr, tx.now());
         inode.adopt(&attr);
         inode.links = attr.links;
         dir.add(tx, &self.name, self.node.ino, inode.kind)?;

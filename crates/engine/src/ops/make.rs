@@ -41,7 +41,7 @@ impl Make {
         check_make(&dir.before, there, &self.caller)?;
         let kind = self.kind()?;
         let directory = kind == FileType::Directory;
-        let attr = posix::new_attr(kind, Node::default(), &dir.before, &self.set, &self.caller, tx.now)?;
+        let attr = posix::new_attr(kind, Node::default(), &dir.before, &self.set, &self.caller, tx.now())?;
         let (ino, mut inode) = new_inode(tx, dir, &attr);
         match &self.special {
             Some(Special::Symlink(target)) => inode.target = Bytes::copy_from_slice(target),

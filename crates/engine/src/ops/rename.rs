@@ -123,7 +123,7 @@ impl Rename {
         if subdirectory == 1 {
             moved.parent = self.to.ino;
         }
-        moved.ctime = tx.now;
+        moved.ctime = tx.now();
         tx.put_inode(volume, source.ino, &mut moved);
         Ok(self.finish(tx, dirs, subdirectory, replaced))
     }

@@ -43,7 +43,7 @@ impl SetAttributes {
     fn apply(&self, tx: &mut Tx<'_>, inode: &mut Inode) -> Step<()> {
         let volume = tx.volume(self.node.volume)?;
         let before = inode.attr(self.node.volume, self.node.ino);
-        let after = apply_setattr(&before, &self.set, &self.caller, tx.now)?;
+        let after = apply_setattr(&before, &self.set, &self.caller, tx.now())?;
         if self.set.is_empty() {
             return Ok(());
         }

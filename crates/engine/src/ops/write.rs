@@ -67,7 +67,7 @@ impl Write {
             taken += part;
             data::write_record(tx, &volume, self.node.ino, inode, cuts.as_ref(), (record, start), payload)?;
         }
-        let after = after_write(&before, &self.caller, self.offset, len, tx.now);
+        let after = after_write(&before, &self.caller, self.offset, len, tx.now());
         inode.adopt(&after);
         inode.size = after.size;
         tx.unstable = self.stability == Stability::Unstable;

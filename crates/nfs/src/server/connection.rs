@@ -279,10 +279,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Runs one call; gives the time afterwards.
     fn run(&mut self, message: bytes::Bytes, started: Duration) -> Result<Duration, ConnectionError> {
         let (shared, peer) = (self.shared, self.peer);
-        let dispatched = self
+        let (dispatched, now) = self
             .outbox
             .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
-        let now = shared.now();
         match dispatched {
             Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
             Dispatched::Later { called, reply } => {

@@ -89,29 +89,30 @@ impl Outbox {
         self.ready.len() + self.leaving.len() - self.written
     }
 
-    /// Appends what `reply` encodes as one record, to leave at its time. Gives back what comes later.
+    /// Appends what `reply` encodes as one record, to leave at its time. Gives back what comes later, and the time.
     pub(super) fn take(
         &mut self,
         shared: &Shared,
         started: Duration,
         reply: impl FnOnce(&mut Writer) -> Dispatched,
-    ) -> Dispatched {
+    ) -> (Dispatched, Duration) {
         let mark = record::begin(&mut self.ready);
         let dispatched = reply(&mut self.ready);
+        let now = shared.now();
         let Dispatched::Replied { called, position, status } = dispatched else {
             self.ready.rewind(mark);
-            return dispatched;
+            return (dispatched, now);
         };
         record::end(&mut self.ready, mark);
         if shared.is_durable(position) {
-            shared.departs(self.peer, &called, status, shared.now().saturating_sub(started));
+            shared.departs(self.peer, &called, status, now.saturating_sub(started));
         } else {
             self.ready.move_since(mark, &mut self.open.replies);
             self.open.departures.push(Departure { called, status, started });
             self.open.position = self.open.position.max(position);
             self.held += 1;
         }
-        dispatched
+        (dispatched, now)
     }
 
     /// Ends a run: what it left waiting begins to wait. Then lets go what has become durable. `true` if anything

@@ -43,6 +43,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    #[inline]
     pub fn u32(&mut self) -> XdrResult<u32> {
         self.fixed::<4>().map(|bytes| u32::from_be_bytes(*bytes))
     }
@@ -51,11 +52,13 @@ impl<'a> Reader<'a> {
         self.fixed::<4>().map(|bytes| i32::from_be_bytes(*bytes))
     }
 
+    #[inline]
     pub fn u64(&mut self) -> XdrResult<u64> {
         self.fixed::<8>().map(|bytes| u64::from_be_bytes(*bytes))
     }
 
     /// 0 or 1, nothing else.
+    #[inline]
     pub fn bool(&mut self) -> XdrResult<bool> {
         match self.u32()? {
             0 => Ok(false),
@@ -65,6 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Opaque data of fixed length; `N` must be a multiple of four.
+    #[inline]
     pub fn fixed<const N: usize>(&mut self) -> XdrResult<&'a [u8; N]> {
         const { assert!(N.is_multiple_of(4), "fixed opaque data of odd length needs padding") };
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(XdrError::Short)?;
@@ -73,6 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Opaque data or a string of at most `max` bytes.
+    #[inline]
     pub fn opaque(&mut self, max: usize) -> XdrResult<&'a [u8]> {
         let len = self.u32()? as usize;
         if len > max {
@@ -149,6 +154,7 @@ impl Writer {
         self.attached_size = 0;
     }
 
+    #[inline]
     pub fn u32(&mut self, v: u32) {
         self.bytes.extend_from_slice(&v.to_be_bytes());
     }
@@ -157,27 +163,32 @@ impl Writer {
         self.bytes.extend_from_slice(&v.to_be_bytes());
     }
 
+    #[inline]
     pub fn u64(&mut self, v: u64) {
         self.bytes.extend_from_slice(&v.to_be_bytes());
     }
 
+    #[inline]
     pub fn bool(&mut self, v: bool) {
         self.u32(u32::from(v));
     }
 
     /// Opaque data of fixed length, padded.
+    #[inline]
     pub fn fixed(&mut self, data: &[u8]) {
         self.bytes.extend_from_slice(data);
         self.pad(data.len());
     }
 
     /// Opaque data or a string, with its length, padded.
+    #[inline]
     pub fn opaque(&mut self, data: &[u8]) {
         self.u32(data.len() as u32);
         self.fixed(data);
     }
 
     /// An optional value.
+    #[inline]
     pub fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
         self.bool(value.is_some());
         if let Some(value) = value {
@@ -200,6 +211,7 @@ impl Writer {
         self.pad(len);
     }
 
+    #[inline]
     fn pad(&mut self, len: usize) {
         self.bytes.extend_from_slice(&[0; 3][..padding(len)]);
     }
