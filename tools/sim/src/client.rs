@@ -287,7 +287,7 @@ impl Life<'_> {
         // What was there at the opening is durable, though this log may never have held it.
         let durable = left_with.unwrap_or(self.log.durable()).max(self.began);
         promise::leaves(ran.required, durable)?;
-        self.keep_unstable(number, &op, node, &outcome, ran.at, (verifier, durable))?;
+        self.keep_unstable(number, &op, node, &outcome, &ran, (verifier, durable))?;
         let knowledge = self.knowledge;
         if let Some(node) = outcome.node {
             knowledge.numbers.borrow_mut().object(node)?;
@@ -315,16 +315,18 @@ impl Life<'_> {
         op: &Op,
         node: Option<Node>,
         outcome: &Outcome,
-        at: Position,
+        ran: &Ran,
         at_reply: ([u8; 8], Position),
     ) -> Checked {
+        let at = ran.at;
         let (Some(node), Seen::Changed { .. }) = (node, &outcome.seen) else { return Ok(()) };
         if self.is_high(node) {
             return Ok(());
         }
         let mut unstable = self.knowledge.unstable.borrow_mut();
         match op {
-            Op::Write { stability: Stability::Unstable, .. } => {
+            // One of no bytes changes nothing that could be lost.
+            Op::Write { stability: Stability::Unstable, .. } if ran.changed => {
                 unstable.written(number, node, op.clone(), at, at_reply.0);
             }
             Op::Commit { .. } => {

@@ -378,7 +378,7 @@ impl Story {
             fs: opened.fs.clone(),
             remote: opened.remote.clone(),
             log: opened.engine.log().clone(),
-            began: opened.engine.log().appended(),
+            began: opened.engine.log().appended().max(opened.report.last),
             think_ms: self.plan.think_ms,
             power_may_go: matches!(plan.ending, Ending::Disk(_)),
             left: Cell::new(plan.operations),
