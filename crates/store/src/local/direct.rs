@@ -35,7 +35,7 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 
 fn set(file: &File, direct: OFlags) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(file)?;
-    rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT | direct)
+    rustix::fs::fcntl_setfl(file, (flags - OFlags::DIRECT) | direct)
 }
 
 /// Writes as much of the aligned `bytes` as goes directly; gives how much.
