@@ -168,8 +168,8 @@ impl Engine {
             return Err(AdminError::Exists(spec.name));
         }
         let core = &self.core;
-        let id = VolumeId(core.numbers.next_volume.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-        let root = core.numbers.inode();
+        let id = core.numbers.volume().map_err(AdminError::Refused)?;
+        let root = core.numbers.inode().map_err(AdminError::Refused)?;
         let now = core.world.clock.now();
         let record = VolumeRecord {
             name: Bytes::copy_from_slice(spec.name.as_bytes()),
@@ -186,7 +186,7 @@ impl Engine {
             deleted: None,
             settings: spec.settings.clone(),
         };
-        let root = root_inode(&spec, &record, now);
+        let root = Inode { cookie_lineage: core.identity.lineage, ..root_inode(&spec, &record, now) };
         core.mount_volume(id, record.clone(), Arc::default()).map_err(AdminError::Refused)?;
         let put = self.settle(PutVolume { id, record, root: Some(root) }).await;
         if put.is_err() {
@@ -297,6 +297,7 @@ fn root_inode(spec: &VolumeSpec, record: &VolumeRecord, now: Time) -> Inode {
         btime: now,
         parent: record.root,
         next_cookie: tarn_vfs::COOKIE_FIRST,
+        cookie_lineage: 0,
         map_generation: 0,
         has_cuts: false,
         verifier: None,

@@ -37,8 +37,16 @@ pub struct Numbers {
 
 impl Numbers {
     /// A new inode number of partition 0.
-    pub fn inode(&self) -> Ino {
-        Ino::new(0, self.next_inode.fetch_add(1, Ordering::Relaxed))
+    pub fn inode(&self) -> Result<Ino, Errno> {
+        let number = self.next_inode.fetch_add(1, Ordering::Relaxed);
+        if number <= Ino::NUMBER_MAX { Ok(Ino::new(0, number)) } else { Err(Errno::NoSpace) }
+    }
+
+    /// A new volume number.
+    pub fn volume(&self) -> Result<VolumeId, Errno> {
+        let next = |next: u32| next.checked_add(1);
+        let drawn = self.next_volume.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        drawn.map(VolumeId).map_err(|_| Errno::NoSpace)
     }
 }
 
@@ -49,6 +57,8 @@ pub struct Identity {
     pub incarnation: u32,
     /// Counts all openings for writing; names segments.
     pub owner_epoch: u32,
+    /// Counts openings that may have lost answered entries.
+    pub lineage: u32,
     /// Everything up to here is durable, in the store or in the log as they were opened.
     pub recovered: Position,
     pub handle_key: HandleKey,

@@ -144,6 +144,7 @@ fn inode_samples() -> Vec<Vec<u8>> {
         btime: Time { seconds: i64::MAX, nanos: 0 },
         parent: Ino(1),
         next_cookie: 900,
+        cookie_lineage: 2,
         map_generation: 6,
         has_cuts: kind == FileType::Regular,
         verifier: (kind == FileType::Regular).then_some(42),
@@ -200,7 +201,7 @@ fn shard(bytes: &[u8]) -> bool {
 }
 
 fn shard_samples() -> Vec<Vec<u8>> {
-    vec![encoded(|out| ShardState { next_inode: 7, next_volume: 2, ..ShardState::default() }.encode(out))]
+    vec![encoded(|out| ShardState { next_inode: 7, next_volume: 2, lineage: 1, ..ShardState::default() }.encode(out))]
 }
 
 fn usage(bytes: &[u8]) -> bool {

@@ -68,6 +68,7 @@ impl Engine {
         let identity = Identity {
             incarnation: held.owner.incarnation,
             owner_epoch: held.owner.epoch,
+            lineage: rebuilt.lineage,
             recovered: state.position.max(log.appended()),
             handle_key: HandleKey(held.secrets.handle),
             shard_key: held.secrets.shard.clone(),

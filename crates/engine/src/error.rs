@@ -19,6 +19,8 @@ pub enum OpenError {
     WrongKey,
     #[error("this store has format version {0}, which is newer than this program; use a newer tarn")]
     Newer(u32),
+    #[error("this store has format version {0}, which this program does not read any more; use the tarn that made it")]
+    Older(u32),
     #[error(
         "this store is open on another node, whose log is {owner}; start there, or bring that log here, or take the \
          store over without it (--take): what only that log holds is then lost"
@@ -69,6 +71,7 @@ impl From<OwnerError> for OpenError {
         match error {
             OwnerError::Store(error) => OpenError::Store(error),
             OwnerError::Record(RecordError::Newer(version)) => OpenError::Newer(version),
+            OwnerError::Record(RecordError::Older(version)) => OpenError::Older(version),
             OwnerError::Record(RecordError::WrongKey) => OpenError::WrongKey,
             OwnerError::Record(RecordError::Damaged(error)) => OpenError::Damaged(format!("the owner record: {error}")),
             OwnerError::Lost => OpenError::Taken,

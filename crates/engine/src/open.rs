@@ -49,7 +49,8 @@ pub fn slate(world: World, options: SlateOptions) -> MetaFactory {
 
 /// How far numbers jump after an opening that may have lost answered entries (engine rule 18).
 const INODES_SKIPPED: u64 = 1 << 32;
-/// Volume numbers have 32 bits, and nobody makes as many in a lineage.
+/// Volume numbers have 32 bits, and nobody makes as many between two takeovers. An administrator's change is durable
+/// when it is answered whatever the write speed, so a crash loses none.
 const VOLUMES_SKIPPED: u32 = 1 << 16;
 
 /// What an engine is made of.
@@ -189,8 +190,7 @@ async fn open(
     // A takeover that was interrupted has a log of its own by now, but what was lost is as lost as before.
     let taken = plan.taken || held.owner.lineage_from > position;
     if taken || (!plan.clean && rebuilt.exposes_answers()) {
-        rebuilt.next_inode += INODES_SKIPPED;
-        rebuilt.next_volume += VOLUMES_SKIPPED;
+        begin_lineage(&mut rebuilt, taken)?;
     }
     config.crash_point("the log is replayed").await;
     let orphans = remove_orphans(&parts.store, &meta.view(), &state).await?;
@@ -346,6 +346,17 @@ fn next_owner(plan: &Plan) -> Result<Owner, OpenError> {
     Ok(owner)
 }
 
+/// Answers may be lost: no number they may have shown is given out again (engine rule 18). The opening batch makes that
+/// durable before any operation runs, so lineages add up.
+fn begin_lineage(rebuilt: &mut Rebuilt, log_lost: bool) -> Result<(), OpenError> {
+    rebuilt.lineage = rebuilt.lineage.checked_add(1).ok_or(OpenError::UsedUp)?;
+    rebuilt.next_inode = rebuilt.next_inode.saturating_add(INODES_SKIPPED);
+    if log_lost {
+        rebuilt.next_volume = rebuilt.next_volume.saturating_add(VOLUMES_SKIPPED);
+    }
+    Ok(())
+}
+
 /// Commits the salt of this owner epoch and its first reserved segment numbers.
 async fn opening_batch(
     parts: &Parts,
@@ -359,6 +370,7 @@ async fn opening_batch(
         // Of no harm if higher than P says: numbers are only never given out twice.
         next_inode: rebuilt.next_inode,
         next_volume: rebuilt.next_volume,
+        lineage: rebuilt.lineage,
         reserved_epoch: owner.epoch,
         reserved_counter: 1 + RESERVE,
         settled_counter: 1,

@@ -54,6 +54,8 @@ pub struct Rebuilt {
     pub volumes: BTreeMap<VolumeId, Found>,
     pub next_inode: u64,
     pub next_volume: u32,
+    /// As the store knew it.
+    pub lineage: u32,
     pub once: OnceTable,
     pub session: Session,
     /// Entries applied, and bytes of theirs.
@@ -134,6 +136,7 @@ impl Replay {
             volumes: base.volumes,
             next_inode: base.state.next_inode,
             next_volume: base.state.next_volume,
+            lineage: base.state.lineage,
             once: OnceTable::default(),
             session: Session::default(),
             entries: 0,

@@ -136,6 +136,7 @@ impl Keeper {
             // A generation that was closed before a recovery does not know how far the numbers jumped after it.
             next_inode: closed.state.next_inode.max(turn.state.next_inode),
             next_volume: closed.state.next_volume.max(turn.state.next_volume),
+            lineage: turn.state.lineage,
             ..closed.state.clone()
         }
     }

@@ -101,6 +101,9 @@ impl Tree {
         if ino.partition() == 0 && ino.number() >= next {
             report.find(format!("{}: its number is still to be given out", name(key)));
         }
+        if inode.cookie_lineage > shard.state.as_ref().map_or(0, |state| state.lineage) {
+            report.find(format!("{}: its cookies are of a lineage that is still to come", name(key)));
+        }
         self.usage.inodes += 1;
         self.usage.bytes += inode.records << inode.record_bits;
         if inode.kind != FileType::Regular && (inode.records > 0 || inode.has_cuts) {

@@ -51,7 +51,7 @@ impl Create {
             CreateMode::Unchecked | CreateMode::Guarded => self.set,
         };
         let attr = posix::new_attr(FileType::Regular, Node::default(), &dir.before, &set, &self.caller, tx.now())?;
-        let (ino, mut inode) = new_inode(tx, dir, &attr);
+        let (ino, mut inode) = new_inode(tx, dir, &attr)?;
         if let CreateMode::Exclusive(verifier) = self.mode {
             inode.verifier = Some(verifier);
         }

@@ -19,6 +19,8 @@ use crate::volumes::Volume;
 
 /// Cookies stay below this, so that every front end can show them.
 const COOKIE_MAX: u64 = 1 << 62;
+/// How far cookies jump for each lineage since the last entry (engine rule 18).
+const COOKIES_SKIPPED: u64 = 1 << 32;
 
 /// A directory under its lock.
 pub struct Directory {
@@ -91,11 +93,13 @@ impl Directory {
     pub fn add(&mut self, tx: &mut Tx<'_>, name: &[u8], ino: Ino, kind: FileType) -> Step<()> {
         let hash = name_hash(&self.volume.record.name_secret, name);
         let mut bucket = self.bucket(tx, hash)?;
-        let cookie = self.inode.next_cookie;
+        let lineage = tx.core.identity.lineage;
+        let cookie = next_cookie(&self.inode, lineage);
         if bucket.entries.len() >= Bucket::ENTRIES_MAX || cookie >= COOKIE_MAX {
             return Err(Errno::NoSpace.into());
         }
-        self.inode.next_cookie += 1;
+        self.inode.next_cookie = cookie + 1;
+        self.inode.cookie_lineage = lineage;
         self.inode.size += 1;
         let name = Bytes::copy_from_slice(name);
         let born = self.volume.record.epoch;
@@ -134,9 +138,16 @@ impl Directory {
     }
 }
 
+/// The cookie of a directory's next entry. Every lineage since its last one may have shown entries that are lost, so
+/// each counts.
+fn next_cookie(inode: &Inode, lineage: u32) -> u64 {
+    let lineages = u64::from(lineage.saturating_sub(inode.cookie_lineage));
+    inode.next_cookie.saturating_add(lineages.saturating_mul(COOKIES_SKIPPED))
+}
+
 /// A new inode with these attributes, charged to the volume.
-pub fn new_inode(tx: &mut Tx<'_>, dir: &Directory, attr: &Attr) -> (Ino, Inode) {
-    let ino = tx.core.numbers.inode();
+pub fn new_inode(tx: &mut Tx<'_>, dir: &Directory, attr: &Attr) -> Step<(Ino, Inode)> {
+    let ino = tx.core.numbers.inode()?;
     let directory = attr.kind == FileType::Directory;
     let inode = Inode {
         born: dir.volume.record.epoch,
@@ -157,6 +168,7 @@ pub fn new_inode(tx: &mut Tx<'_>, dir: &Directory, attr: &Attr) -> (Ino, Inode) 
         btime: attr.btime,
         parent: if directory { dir.ino } else { Ino(0) },
         next_cookie: if directory { tarn_vfs::COOKIE_FIRST } else { 0 },
+        cookie_lineage: if directory { tx.core.identity.lineage } else { 0 },
         map_generation: 0,
         has_cuts: false,
         verifier: None,
@@ -164,7 +176,7 @@ pub fn new_inode(tx: &mut Tx<'_>, dir: &Directory, attr: &Attr) -> (Ino, Inode) 
         target: Bytes::new(),
     };
     tx.charge(dir.volume.id, 0, 1);
-    (ino, inode)
+    Ok((ino, inode))
 }
 
 /// What making `ino` in `dir` did.

@@ -42,7 +42,7 @@ impl Make {
         let kind = self.kind()?;
         let directory = kind == FileType::Directory;
         let attr = posix::new_attr(kind, Node::default(), &dir.before, &self.set, &self.caller, tx.now())?;
-        let (ino, mut inode) = new_inode(tx, dir, &attr);
+        let (ino, mut inode) = new_inode(tx, dir, &attr)?;
         match &self.special {
             Some(Special::Symlink(target)) => inode.target = Bytes::copy_from_slice(target),
             Some(Special::Block { major, minor } | Special::Character { major, minor }) => {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 pub const NAME: &str = "owner";
 const MAGIC: [u8; 8] = *b"TARNOWN\0";
 /// Version of the whole store's format: a program that does not know it touches nothing.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const SECRETS_SIZE: usize = 32 + 16;
 
 /// Whether the shard is in use.
@@ -81,6 +81,8 @@ impl std::fmt::Debug for Secrets {
 pub enum RecordError {
     #[error("it is of format version {0}")]
     Newer(u32),
+    #[error("it is of format version {0}, which is not read any more")]
+    Older(u32),
     #[error("the master key does not open it")]
     WrongKey,
     #[error("it is damaged: {0}")]
@@ -137,6 +139,9 @@ impl Owner {
         let format = take.u32()?;
         if format > FORMAT {
             return Err(RecordError::Newer(format));
+        }
+        if format < FORMAT {
+            return Err(RecordError::Older(format));
         }
         let owner = take_owner(&mut take)?;
         let salt = take.array::<16>()?;
@@ -236,12 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_record_is_told_as_such_whatever_follows() {
-        let mut bytes = MAGIC.to_vec();
-        bytes.put_u32(FORMAT + 1);
-        bytes.put(b"whatever");
-        let crc = crc32c(&bytes);
-        bytes.put_u32(crc);
-        assert_eq!(Owner::decode(&bytes, &Key::new([1; 32])).unwrap_err(), RecordError::Newer(FORMAT + 1));
+    fn a_record_of_another_format_is_told_as_such_whatever_follows() {
+        let of = |format| {
+            let mut bytes = MAGIC.to_vec();
+            bytes.put_u32(format);
+            bytes.put(b"whatever");
+            let crc = crc32c(&bytes);
+            bytes.put_u32(crc);
+            Owner::decode(&bytes, &Key::new([1; 32])).unwrap_err()
+        };
+        assert_eq!(of(FORMAT + 1), RecordError::Newer(FORMAT + 1));
+        assert_eq!(of(FORMAT - 1), RecordError::Older(FORMAT - 1));
     }
 }

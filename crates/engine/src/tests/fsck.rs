@@ -141,6 +141,7 @@ const TREE: &[(&str, Plant)] = &[
     ("its root is not there", |w, k| drop(k.remove(&Key::inode(w.volume, w.root)))),
     ("which it names, is not there", |w, k| drop(k.remove(&Key::inode(w.volume, w.link)))),
     ("its cookie was not given out", |w, k| w.inode(k, w.dir, |inode| inode.next_cookie = 4)),
+    ("of a lineage that is still to come", |w, k| w.inode(k, w.dir, |inode| inode.cookie_lineage = 9)),
     ("it is charged for 12 records, but has 16", |w, k| w.inode(k, w.file, |inode| inode.records = 12)),
     ("its usage is", |w, k| put(k, Key::usage(w.volume), |out| Usage { bytes: 1, inodes: 2 }.encode(out))),
     ("its usage is missing", |w, k| drop(k.remove(&Key::usage(w.volume)))),

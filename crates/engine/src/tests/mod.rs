@@ -5,6 +5,7 @@ mod checkpoint;
 mod edges;
 mod fsck;
 mod intake;
+mod lineage;
 mod loss;
 mod opening;
 mod presence;

@@ -38,6 +38,8 @@ pub struct Inode {
     pub parent: Ino,
     /// A directory's next cookie.
     pub next_cookie: u64,
+    /// The lineage in which that was set: in a later one it is too low (engine rule 18).
+    pub cookie_lineage: u32,
     /// Counts cuts of the map: pointers carry the generation they were made in.
     pub map_generation: u32,
     /// Whether the map has a `Kind::Map` key to be asked which pointers still count.
@@ -80,6 +82,7 @@ impl Inode {
             FileType::Directory => {
                 out.put_u64(self.parent.0);
                 out.put_varint(self.next_cookie);
+                out.put_u32(self.cookie_lineage);
             }
             FileType::Block | FileType::Character => {
                 out.put_u32(self.device.0);
@@ -132,6 +135,7 @@ impl Inode {
             btime: times[3],
             parent: Ino(0),
             next_cookie: 0,
+            cookie_lineage: 0,
             map_generation,
             has_cuts: flags & 1 != 0,
             verifier: None,
@@ -142,6 +146,7 @@ impl Inode {
             FileType::Directory => {
                 inode.parent = Ino(take.u64()?);
                 inode.next_cookie = take.varint()?;
+                inode.cookie_lineage = take.u32()?;
             }
             FileType::Block | FileType::Character => inode.device = (take.u32()?, take.u32()?),
             FileType::Symlink => inode.target = take.owned(tarn_vfs::SYMLINK_MAX)?,
@@ -233,6 +238,7 @@ mod tests {
                 btime: Time { seconds: i64::MAX, nanos: 0 },
                 parent: if kind == 2 { Ino(1) } else { Ino(0) },
                 next_cookie: if kind == 2 { 900 } else { 0 },
+                cookie_lineage: if kind == 2 { 8 } else { 0 },
                 map_generation: 6,
                 has_cuts: kind == 1,
                 verifier: (kind == 1).then_some(42),

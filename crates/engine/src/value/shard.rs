@@ -15,6 +15,8 @@ pub struct ShardState {
     pub next_inode: u64,
     /// The next volume number; never used again.
     pub next_volume: u32,
+    /// Counts openings that may have lost answered entries (engine rule 18); directories' cookies go by it.
+    pub lineage: u32,
     /// Segment numbers of `epoch` below this are reserved: in use, or free to be deleted by name.
     pub reserved_epoch: u32,
     pub reserved_counter: u32,
@@ -28,6 +30,7 @@ impl ShardState {
         out.put_u64(self.position.0);
         out.put_u64(self.next_inode);
         out.put_u32(self.next_volume);
+        out.put_u32(self.lineage);
         out.put_u32(self.reserved_epoch);
         out.put_u32(self.reserved_counter);
         out.put_u32(self.settled_counter);
@@ -40,6 +43,7 @@ impl ShardState {
             position: Position(take.u64()?),
             next_inode: take.u64()?,
             next_volume: take.u32()?,
+            lineage: take.u32()?,
             reserved_epoch: take.u32()?,
             reserved_counter: take.u32()?,
             settled_counter: take.u32()?,
