@@ -2,6 +2,8 @@
 //!
 //! - All of it changes in the batch that changes the pointers, so it never disagrees with them.
 //! - `live_bytes` are the stored bytes of the live records, and nothing else.
+//! - `shared` and `saved_bytes` go by the records' names: they stay with the segment a record was first written in,
+//!   wherever its bytes lie.
 
 use bytes::Bytes;
 use tarn_base::codec::{DecodeError, Decoded, Put, Take};
@@ -10,7 +12,7 @@ use tarn_base::ids::Uuid;
 use crate::forwarding::Forwarding;
 use crate::live::LiveSet;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What becomes of a segment's object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,10 @@ pub struct SegmentValue {
     pub object_size: u64,
     /// Stored bytes of the records that live here.
     pub live_bytes: u64,
+    /// Records of this segment's name that more than one pointer names: each has a count key.
+    pub shared: u32,
+    /// Stored bytes that their further pointers would take.
+    pub saved_bytes: u64,
     /// One bit per record, in the order of the directory.
     pub live: LiveSet,
     pub state: SegmentState,
@@ -81,6 +87,8 @@ impl SegmentValue {
             family,
             object_size: object.bytes.len() as u64,
             live_bytes: object.stored_bytes,
+            shared: 0,
+            saved_bytes: 0,
             live: LiveSet::all(object.records),
             state: SegmentState::Live,
             tier: 0,
@@ -103,6 +111,8 @@ impl SegmentValue {
         out.put(&self.family.0);
         out.put_varint(self.object_size);
         out.put_varint(self.live_bytes);
+        out.put_varint(u64::from(self.shared));
+        out.put_varint(self.saved_bytes);
         out.put_u8(self.tier);
         self.live.encode(&mut out);
         out.put_bytes(&self.heat.0);
@@ -124,11 +134,12 @@ impl SegmentValue {
         let mut take = Take::new(bytes);
         match take.u8()? {
             VERSION => {}
-            0 => return Err(DecodeError::Range("the version of a segment's value")),
+            0 | 1 => return Err(DecodeError::Range("the version of a segment's value")),
             newer => return Err(DecodeError::Version(u32::from(newer))),
         }
         let family = Uuid(take.array()?);
-        let (object_size, live_bytes, tier) = (take.varint()?, take.varint()?, take.u8()?);
+        let (object_size, live_bytes) = (take.varint()?, take.varint()?);
+        let (shared, saved_bytes, tier) = (crate::pointer::small(&mut take)?, take.varint()?, take.u8()?);
         let live = LiveSet::decode(&mut take)?;
         let heat = Heat(take.owned(live.size().div_ceil(2) as usize)?);
         let state = match take.u8()? {
@@ -138,6 +149,6 @@ impl SegmentValue {
             _ => return Err(DecodeError::Range("a segment's state")),
         };
         take.end()?;
-        Ok(SegmentValue { family, object_size, live_bytes, live, state, tier, heat })
+        Ok(SegmentValue { family, object_size, live_bytes, shared, saved_bytes, live, state, tier, heat })
     }
 }

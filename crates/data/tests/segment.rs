@@ -189,7 +189,8 @@ fn value(state: SegmentState, size: u32, dead: &[u32]) -> SegmentValue {
         live.remove(index % size.max(1));
     }
     let heat = Heat::from_records((0..size).map(|index| ((index % 8) as u8, index % 3 == 0)));
-    SegmentValue { family: Uuid([5; 16]), object_size: 1 << 24, live_bytes: 99, live, state, tier: 1, heat }
+    let (object_size, live_bytes, shared, saved_bytes) = (1 << 24, 99, 7, 70_000);
+    SegmentValue { family: Uuid([5; 16]), object_size, live_bytes, shared, saved_bytes, live, state, tier: 1, heat }
 }
 
 #[test]
@@ -292,7 +293,8 @@ proptest! {
     }
 }
 
-/// A segment as version 1 wrote it, with a moved record, a pointer into it and its value; never edited.
+/// A segment and a pointer into it as version 1 wrote them, with a moved record, and the value as version 2 did; never
+/// edited.
 #[test]
 fn a_segment_of_version_1_still_opens() {
     let file = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
@@ -308,7 +310,7 @@ fn a_segment_of_version_1_still_opens() {
     assert_eq!((pointer.segment, pointer.index, pointer.born, pointer.generation), (id, 0, 9, 70000));
     let bytes = &object[pointer.offset as usize..][..pointer.stored as usize];
     assert_eq!(open_record(&family(), &OTHER_SALT, &pointer, bytes).unwrap(), b"tarn ".repeat(100));
-    let value = SegmentValue::decode(&read("segment-value-1.bin")).unwrap();
+    let value = SegmentValue::decode(&read("segment-value-2.bin")).unwrap();
     assert_eq!((value.live.count(), value.object_size, value.heat.get(1)), (2, object.len() as u64, (6, true)));
     let SegmentState::Forwarding(forwarding) = value.state else { panic!("it forwards") };
     assert_eq!(forwarding.records[&2], Forward { segment: segment(8, 8), index: 40, offset: 50 });
@@ -333,5 +335,5 @@ fn write_fixture(id: SegmentId, write: &dyn Fn(&str, &[u8])) {
     pointer.encode(&mut bytes);
     write("segment-1.bin", &object.bytes);
     write("pointer-1.bin", &bytes);
-    write("segment-value-1.bin", &value.encode());
+    write("segment-value-2.bin", &value.encode());
 }

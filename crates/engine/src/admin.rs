@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::hash::UNICODE;
 use crate::key::Key;
+use crate::reclaim::FamilyTotals;
 use crate::run::Operation;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Tx};
@@ -44,6 +45,10 @@ pub struct VolumeStatus {
     pub name: String,
     pub settings: VolumeSettings,
     pub usage: Usage,
+    /// Names the family whose key seals its records.
+    pub family: Option<Uuid>,
+    /// What its records take in the store, as reclaim last saw it; `None` before that.
+    pub stored: Option<FamilyTotals>,
     pub created: Time,
     /// When it was deleted, if it was and can still be brought back.
     pub deleted: Option<Time>,
@@ -249,6 +254,9 @@ impl Engine {
         let mut out: Vec<_> =
             present.iter().map(|volume| status(volume.id, &volume.record, volume.usage.get())).collect();
         out.extend(self.core.deleted.lock().iter().map(|(id, (record, usage))| status(*id, record, usage.get())));
+        for volume in &mut out {
+            volume.stored = volume.family.and_then(|family| self.reclaim.family_totals(family));
+        }
         out.sort_by_key(|volume| volume.id);
         out
     }
@@ -272,6 +280,8 @@ fn status(id: VolumeId, record: &VolumeRecord, usage: Usage) -> VolumeStatus {
         name: String::from_utf8_lossy(&record.name).into_owned(),
         settings: record.settings.clone(),
         usage,
+        family: record.family_id(),
+        stored: None,
         created: record.created,
         deleted: record.deleted,
     }

@@ -26,6 +26,8 @@ pub struct Config {
     pub key_cache_bytes: u64,
     /// Limit of the cache of decoded records, bytes.
     pub record_cache_bytes: u64,
+    /// Limit of the dedupe index, bytes; each record in it takes 160.
+    pub dedupe_bytes: u64,
     /// RAM of all that the store does not have yet, bytes. From three quarters of it on data stays in the log, to be read
     /// back; at all of it changes wait for a checkpoint. Of less than [`OVERLAY_LEAST`] only the first is true.
     pub overlay_bytes: u64,
@@ -56,6 +58,7 @@ impl Default for Config {
             shard: 1,
             key_cache_bytes: 256 << 20,
             record_cache_bytes: 512 << 20,
+            dedupe_bytes: 128 << 20,
             overlay_bytes: 512 << 20,
             generation_keys: 200_000,
             log_fill_percent: 40,

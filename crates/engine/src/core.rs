@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::cache::Caches;
 use crate::config::Config;
+use crate::dedupe::Dedupe;
 use crate::key::{Key, words};
 use crate::once::OnceTable;
 use crate::overlay::{Generation, StackCell};
@@ -133,6 +134,7 @@ pub struct Core {
     pub exchange_pause: tokio::sync::RwLock<()>,
     pub stripes: Stripes,
     pub caches: Caches,
+    pub dedupe: Dedupe,
     pub volumes: VolumeTable,
     pub deleted: Mutex<Deleted>,
     /// Held while an administrator's change is made: one at a time.

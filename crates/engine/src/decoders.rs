@@ -28,7 +28,8 @@ use crate::run::apply_data;
 use crate::session::Session;
 use crate::value::outcome::{put_effect, put_token, take_effect, take_token};
 use crate::value::{
-    Bucket, CookieEntry, Cut, HashEntry, Inode, MapState, NotifyRecord, SaltRecord, ShardState, Usage, VolumeRecord,
+    Bucket, CookieEntry, CountRecord, Cut, HashEntry, Inode, MapState, NotifyRecord, SaltRecord, ShardState, Usage,
+    VolumeRecord,
 };
 
 /// A decoder.
@@ -50,6 +51,7 @@ pub const ALL: &[Decoder] = &[
     row("metadata-map", map, map_samples),
     row("metadata-shard", shard, shard_samples),
     row("metadata-usage", usage, usage_samples),
+    row("metadata-count", count, count_samples),
     row("metadata-salt", salt, salt_samples),
     row("metadata-notify", notify, notify_samples),
     row("metadata-volume", volume, volume_samples),
@@ -202,6 +204,14 @@ fn shard(bytes: &[u8]) -> bool {
 
 fn shard_samples() -> Vec<Vec<u8>> {
     vec![encoded(|out| ShardState { next_inode: 7, next_volume: 2, lineage: 1, ..ShardState::default() }.encode(out))]
+}
+
+fn count(bytes: &[u8]) -> bool {
+    taken(bytes, CountRecord::decode, CountRecord::encode).is_some()
+}
+
+fn count_samples() -> Vec<Vec<u8>> {
+    vec![encoded(|out| CountRecord { pointers: 2 }.encode(out))]
 }
 
 fn usage(bytes: &[u8]) -> bool {

@@ -16,6 +16,7 @@ use crate::cache::Caches;
 use crate::checkpoint::{Beginning, CheckpointError, Done, Keeper};
 use crate::config::Config;
 use crate::core::{Core, Health, Identity, Numbers};
+use crate::dedupe::Dedupe;
 use crate::error::OpenError;
 use crate::overlay::{Stack, StackCell};
 use crate::owner::{Held, OwnerError, Register, Standing, Tenure};
@@ -84,6 +85,7 @@ impl Engine {
             exchange_pause: Default::default(),
             stripes: Default::default(),
             caches: Caches::new(config.key_cache_bytes, config.record_cache_bytes),
+            dedupe: Dedupe::new(config.dedupe_bytes),
             volumes: VolumeTable::default(),
             deleted: Default::default(),
             admin: Default::default(),

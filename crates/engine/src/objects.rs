@@ -7,12 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tarn_base::codec::DecodeError;
 use tarn_base::ids::{SegmentId, Uuid};
-use tarn_data::{DamageError, Directory, DirectoryRecord, FamilyKey, Salt, SegmentValue, object_name};
+use tarn_data::{
+    DamageError, Directory, DirectoryRecord, FOOTER_SIZE, FamilyKey, Footer, Salt, SegmentValue, object_name,
+};
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
 
 use crate::core::Core;
 
+/// Bytes asked for at once when a directory is read: that of some hundred records, and the footer.
+const DIRECTORY_READ: u64 = 64 << 10;
 const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -82,6 +86,22 @@ impl Core {
             }
         }
         keys
+    }
+
+    /// A segment's directory alone, from the end of its object of `size` bytes.
+    pub async fn directory(&self, family: &FamilyKey, segment: SegmentId, size: u64) -> Result<Directory, ObjectError> {
+        let salt = self.salt(segment.epoch).await?;
+        let key = self.segments.keys.get(family, &salt, segment);
+        let (store, name) = (&self.segments.store, object_name(segment));
+        let read = |from: u64| store.get_range(&name, from..size);
+        let mut tail = read(size.saturating_sub(DIRECTORY_READ)).await.map_err(ObjectError::Store)?;
+        let footer = Footer::decode(&tail, size).map_err(DamageError::from)?;
+        let wanted = footer.directory_len as usize + FOOTER_SIZE;
+        if tail.len() < wanted {
+            tail = read(u64::from(footer.directory)).await.map_err(ObjectError::Store)?;
+        }
+        let from = tail.len().checked_sub(wanted).ok_or(DamageError::Format(DecodeError::Short))?;
+        Ok(Directory::open(&key, &footer, &tail[from..tail.len() - FOOTER_SIZE])?)
     }
 
     /// Reads a segment's object and opens its directory.

@@ -85,6 +85,7 @@ pub(crate) async fn scrub(
     let _ = progress(at);
     if !damaged.is_empty() {
         let places = damaged.iter().flat_map(|damaged| damaged.records.iter().copied()).collect();
+        mistrust(core, &places).await?;
         let files = files(&core.stack.load().view, places).await?;
         report.damage = damaged.iter().flat_map(|damaged| damaged.words(&files)).collect();
     }
@@ -211,6 +212,13 @@ impl Damaged {
     }
 }
 
+/// What is damaged is not shared any further, under whatever name dedupe knows it.
+async fn mistrust(core: &Core, places: &BTreeSet<Place>) -> Result<(), MetaError> {
+    let moved = forwarded(&core.stack.load().view, places).await?;
+    places.iter().chain(moved.keys()).for_each(|(segment, index)| core.dedupe.damaged(*segment, *index));
+    Ok(())
+}
+
 /// One walk over all segments, pointers and names, for damage only.
 async fn files(view: &Arc<dyn MetaView>, wanted: BTreeSet<Place>) -> Result<Files, MetaError> {
     let forwarded = forwarded(view, &wanted).await?;
@@ -232,7 +240,9 @@ async fn files(view: &Arc<dyn MetaView>, wanted: BTreeSet<Place>) -> Result<File
     let names = names(view, &owners).await?;
     for (place, key) in found {
         let path = path(view, &names, key.volume, Ino(key.a)).await?;
-        out.insert(place, format!("record {} of volume {}, inode {:x}, {path}", key.b, key.volume.0, key.a));
+        let text = format!("record {} of volume {}, inode {:x}, {path}", key.b, key.volume.0, key.a);
+        // A record that dedupe shares belongs to several.
+        out.entry(place).and_modify(|held: &mut String| held.extend(["; ", &text])).or_insert(text);
     }
     Ok(out)
 }

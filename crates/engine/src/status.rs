@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tarn_base::ids::Position;
 
 use crate::checkpoint::{CheckpointError, Done, Totals};
+use crate::dedupe::DedupeTotals;
 use crate::engine::Engine;
 use crate::fsck::{self, FsckCounts, FsckError, FsckReport};
 use crate::reclaim::{ReclaimError, Reclaimed, SegmentTotals};
@@ -50,6 +51,9 @@ pub struct Status {
     pub checkpoint_error: Option<String>,
     pub key_cache: CacheStatus,
     pub record_cache: CacheStatus,
+    /// The dedupe index, and what it saved since the opening.
+    pub dedupe_index: CacheStatus,
+    pub dedupe: DedupeTotals,
     /// As the last pass of reclaim saw them; `None` before the first.
     pub segments: Option<SegmentTotals>,
     /// Why no change is taken any more, if so.
@@ -73,6 +77,7 @@ impl Engine {
         });
         let (checkpoint_error, last_checkpoint) = self.keeper.last();
         let gone = || core.health.gone().map(|what| CheckpointError::Gone(what).to_string());
+        let (entries, bytes, capacity_bytes) = core.dedupe.size();
         let (keys, records) = (&core.caches.keys, &core.caches.records);
         Status {
             incarnation: core.identity.incarnation,
@@ -96,6 +101,8 @@ impl Engine {
                 bytes: records.weight(),
                 capacity_bytes: records.capacity(),
             },
+            dedupe_index: CacheStatus { entries, bytes, capacity_bytes },
+            dedupe: core.dedupe.totals(),
             segments: self.reclaim.totals(),
             read_only: core.health.read_only.read().clone(),
             store_full: core.health.store_full.load(Ordering::Relaxed),

@@ -54,6 +54,7 @@ pub struct VolumeChange {
     pub write_back_delay_ms: Option<u64>,
     /// "none", "lz4", "zstd" or "zstd-LEVEL".
     pub compression: Option<String>,
+    pub dedupe: Option<bool>,
     /// Bytes; 0 takes the limit away.
     pub size_limit: Option<u64>,
     /// Export rules as text; empty goes back to the default.
@@ -89,10 +90,18 @@ pub struct VolumeView {
     pub write_speed: String,
     pub write_back_delay_ms: u64,
     pub compression: String,
+    #[serde(default)]
+    pub dedupe: bool,
     pub size_limit: Option<u64>,
     /// Bytes of logical data.
     pub used_bytes: u64,
     pub used_inodes: u64,
+    /// Bytes that its records take in the store, compressed and each content once, as the last survey saw them.
+    #[serde(default)]
+    pub stored_bytes: Option<u64>,
+    /// Bytes that they would take beyond that without dedupe.
+    #[serde(default)]
+    pub saved_bytes: u64,
     pub exports: String,
     /// When it was deleted, milliseconds since 1970; it can still be brought back.
     pub deleted_ms: Option<i64>,
@@ -167,6 +176,7 @@ pub struct StatusView {
     /// Damage found so far, one sentence each; the first hundred.
     pub damage: Vec<String>,
     pub segments: SegmentStatus,
+    pub dedupe: DedupeStatus,
     pub log: LogStatus,
     pub overlay: OverlayStatus,
     pub checkpoint: CheckpointStatus,
@@ -234,6 +244,17 @@ pub struct SegmentStatus {
     /// Those that await deletion.
     pub condemned: u64,
     pub condemned_bytes: u64,
+    /// What dedupe saves in them.
+    pub saved_bytes: u64,
+}
+
+/// Records that were pointed to rather than stored, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct DedupeStatus {
+    pub hits: u64,
+    /// Bytes that they would have taken.
+    pub hit_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -84,6 +84,11 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     /// [`MetaStore::glance`].
     async fn verify(&self) -> MetaResult<()>;
 
+    /// When the oldest checkpoint that still lives was made, milliseconds since 1970; `None` if none lives.
+    ///
+    /// Followers, copies and backups hold such a checkpoint, with an expiry, and read what was there when it was made.
+    async fn oldest_checkpoint(&self) -> MetaResult<Option<i64>>;
+
     /// Ends use of the store. Nothing committed is lost without it.
     async fn close(&self) -> MetaResult<()>;
 }

@@ -47,6 +47,8 @@ struct State {
     /// Keys that have something to drop once no view is older than the batch they stand under.
     stale: BTreeMap<u64, Vec<Bytes>>,
     hook: Option<CommitHook>,
+    /// When the oldest living checkpoint was made.
+    checkpoint: Option<i64>,
 }
 
 /// The durable state; its clones are the same disk.
@@ -67,6 +69,11 @@ impl MemDisk {
     /// Lets `hook` decide about every commit from now on; `None` lets all succeed.
     pub fn set_commit_hook(&self, hook: Option<CommitHook>) {
         self.0.lock().hook = hook;
+    }
+
+    /// From now on a checkpoint made at this time lives, milliseconds since 1970; or none.
+    pub fn hold_checkpoint(&self, made: Option<i64>) {
+        self.0.lock().checkpoint = made;
     }
 
     /// Everything committed, in order of key; for checkers.
@@ -206,6 +213,10 @@ impl MetaStore for MemStore {
 
     async fn verify(&self) -> MetaResult<()> {
         self.glance().await
+    }
+
+    async fn oldest_checkpoint(&self) -> MetaResult<Option<i64>> {
+        Ok(self.disk.0.lock().checkpoint)
     }
 
     async fn close(&self) -> MetaResult<()> {

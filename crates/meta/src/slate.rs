@@ -359,6 +359,21 @@ impl MetaStore for SlateStore {
         Ok(())
     }
 
+    async fn oldest_checkpoint(&self) -> MetaResult<Option<i64>> {
+        let admin = Admin::builder(self.path.as_str(), self.opened.bridge.clone()).build();
+        match within(&self.world, self.patience, admin.list_checkpoints(None)).await {
+            Some(Ok(checkpoints)) => {
+                let now = self.world.clock.now().as_millis();
+                let lives = checkpoints
+                    .into_iter()
+                    .filter(|held| held.expire_time.is_none_or(|until| until.timestamp_millis() >= now));
+                Ok(lives.map(|held| held.create_time.timestamp_millis()).min())
+            }
+            Some(Err(error)) => Err(error::of_reading(&error)),
+            None => Err(MetaError::Unavailable(format!("no answer in {:?}", self.patience))),
+        }
+    }
+
     async fn close(&self) -> MetaResult<()> {
         *self.busy.lock() = State::Ended;
         // Everything committed is flushed; what is not committed must not be.

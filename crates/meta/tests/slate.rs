@@ -237,3 +237,22 @@ async fn a_clock_set_back_stops_nothing() {
         meta.close().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn the_oldest_checkpoint_that_lives_is_told() {
+    use slatedb::admin::Admin;
+    use slatedb::config::CheckpointOptions;
+    let world = support::world(1);
+    let store = memory(&world);
+    let meta = opener(store.clone(), &world).open().await.unwrap();
+    meta.commit(batch(3, b"first")).await.unwrap();
+    assert_eq!(meta.oldest_checkpoint().await.unwrap(), None);
+    let bridge = Arc::new(tarn_store::bridge::Bridge::new(store.clone()));
+    let admin = Admin::builder("shard/meta", bridge).build();
+    let make = |lifetime| CheckpointOptions { lifetime, ..CheckpointOptions::default() };
+    admin.create_detached_checkpoint(&make(None)).await.unwrap();
+    let made = meta.oldest_checkpoint().await.unwrap().expect("a checkpoint");
+    // SlateDB stamps it with the machine's clock, in whole seconds.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    assert!((now - 60_000..=now).contains(&made), "{made} at {now}");
+}

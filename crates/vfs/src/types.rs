@@ -329,6 +329,8 @@ pub struct VolumeSettings {
     /// How long changes may wait before they go to the object store, milliseconds (0 to 12 hours).
     pub write_back_delay_ms: u64,
     pub compression: CompressionSetting,
+    /// Whether content that the volume holds already is pointed to rather than stored again.
+    pub dedupe: bool,
     /// Bytes of logical data; none is no limit.
     pub size_limit: Option<u64>,
     /// Rules of the front ends, opaque here.
@@ -343,6 +345,8 @@ impl Default for VolumeSettings {
             // Short enough that a lost log costs little, long enough to coalesce a busy file.
             write_back_delay_ms: 30_000,
             compression: CompressionSetting::Lz4,
+            // It costs memory and a lookup for each record, and most volumes hold little twice.
+            dedupe: false,
             size_limit: None,
             exports: String::new(),
         }

@@ -123,6 +123,7 @@ pub struct Plan {
     pub volumes: Vec<VolumeSettings>,
     pub key_cache_bytes: u64,
     pub record_cache_bytes: u64,
+    pub dedupe_bytes: u64,
     pub overlay_bytes: u64,
     pub generation_keys: usize,
     pub segment_bytes: u32,
@@ -147,6 +148,7 @@ impl Plan {
             volumes: (0..chance.range(1, 2)).map(|_| settings(chance)).collect(),
             key_cache_bytes: *chance.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]),
             record_cache_bytes: *chance.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            dedupe_bytes: *chance.pick(&[0, 4 << 10, 1 << 20, 1 << 20]),
             overlay_bytes: *chance.pick(&[0, 8 << 10, 64 << 10, 16 << 20]),
             generation_keys: *chance.pick(&[30, 60, 200, 1000]),
             segment_bytes: *chance.pick(&[16 << 10, 64 << 10, 256 << 10]),
@@ -159,6 +161,7 @@ impl Plan {
         Config {
             key_cache_bytes: self.key_cache_bytes,
             record_cache_bytes: self.record_cache_bytes,
+            dedupe_bytes: self.dedupe_bytes,
             overlay_bytes: self.overlay_bytes,
             generation_keys: self.generation_keys,
             segment_bytes: self.segment_bytes,
@@ -221,6 +224,7 @@ fn settings(chance: &mut Chance) -> VolumeSettings {
             CompressionSetting::Zstd(1),
         ]),
         write_speed: if chance.percent(8) { WriteSpeed::High } else { WriteSpeed::Normal },
+        dedupe: chance.percent(50),
         size_limit: chance.percent(15).then(|| chance.range(64 << 10, 1 << 20)),
         ..VolumeSettings::default()
     }

@@ -62,6 +62,8 @@ pub struct Workload {
     sizes: BTreeMap<Slot, u64>,
     next: u32,
     huge: bool,
+    /// Whether most writes have content that others have too, at whole records.
+    alike: bool,
     unprivileged: u32,
     tokens: u64,
     /// Clients speak NFSv3, which does not know times before 1970.
@@ -81,6 +83,7 @@ impl Workload {
             sizes: BTreeMap::new(),
             next: volumes as u32,
             huge: chance.percent(8),
+            alike: chance.percent(50),
             unprivileged: *chance.pick(&[0, 5, 30]),
             tokens: 0,
             wire,
@@ -236,6 +239,9 @@ impl Workload {
     }
 
     fn write_at(&mut self, node: Slot, offset: u64) -> Op {
+        if self.alike && self.chance.percent(60) {
+            return self.write_alike(node, offset);
+        }
         let count = match self.chance.below(4) {
             0 => self.chance.range(0, 200),
             1 => self.chance.range(1, 6) * 4096,
@@ -246,6 +252,12 @@ impl Workload {
         let stability =
             *self.chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::Data, Stability::File]);
         Op::Write { node, offset, data, stability }
+    }
+
+    /// One of few contents, where a record begins.
+    fn write_alike(&mut self, node: Slot, offset: u64) -> Op {
+        let data = Data { seed: self.chance.range(1, 3), count: 4096 * self.chance.range(1, 6) as u32 };
+        Op::Write { node, offset: offset / 8192 * 8192, data, stability: Stability::Unstable }
     }
 
     fn lock(&mut self, client: u64) -> Op {

@@ -19,6 +19,7 @@ use super::pack::{Packed, RESERVE};
 use super::stages::Lap;
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
+use crate::dedupe::Known;
 use crate::key::{Key, Kind, segment_id};
 use crate::overlay::Closed;
 use crate::value::{ShardState, Usage};
@@ -47,7 +48,7 @@ impl Keeper {
                 self.room_after_segments()?;
             }
             let mut table = Table::new(&self.core, &view, &packed.segments);
-            table.kill(&collected.dead).await?;
+            table.point(&collected.dead, &packed.shared).await?;
             table.apply(&changes).await?;
             let usage = usage_of_what_is_there(&view, closed, &collected).await?;
             Ok::<_, CheckpointError>((table.finish(), usage))
@@ -81,6 +82,7 @@ impl Keeper {
         }
         self.core.segments.done(changes.len());
         turn.landed(&changes);
+        self.note_content(&packed);
         self.core.config.crash_point("the batch is durable").await;
         if let Err(error) = self.verify(turn).await {
             // Whether the batch is there is for the store to say once it is whole again.
@@ -123,6 +125,14 @@ impl Keeper {
                 let _ = self.core.segments.store.delete(&object_name(segment_id(key.a))).await;
             }
         }
+    }
+
+    /// Tells the dedupe index what the store holds from now on.
+    fn note_content(&self, packed: &Packed) {
+        for ((_, hash), pointer) in &packed.fresh {
+            self.core.dedupe.learn(*hash, Known { pointer: *pointer, placed: true });
+        }
+        self.core.dedupe.hit(&packed.shared);
     }
 
     /// The shard's state with this generation in the store.

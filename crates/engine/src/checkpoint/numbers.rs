@@ -30,6 +30,15 @@ impl Keeper {
         Ok(SegmentBuilder::new(SegmentId { epoch: self.epoch, counter }, family, &self.salt, target))
     }
 
+    /// When the oldest living checkpoint of the metadata store was made, milliseconds since 1970.
+    pub(crate) async fn oldest_checkpoint(&self) -> Result<Option<i64>, CheckpointError> {
+        let meta = {
+            let mut turn = self.turn.lock().await;
+            self.ready(&mut turn).await?
+        };
+        Ok(meta.oldest_checkpoint().await?)
+    }
+
     /// Gives a lent number up; its object is deleted, if there is one.
     pub(crate) async fn surrender(&self, segment: SegmentId) {
         let mut turn = self.turn.lock().await;

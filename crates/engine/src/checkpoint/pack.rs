@@ -3,6 +3,7 @@
 //! - A segment number is durably reserved before its object is written (engine rule 24).
 //! - An object whose PUT was not confirmed gives its number up: the bytes are bound to it, and it is never used again
 //!   (engine rule 15).
+//! - A record whose content is there already, in this checkpoint or before, is pointed to and not stored (rule 25).
 //! - Few PUTs are under way at once, which bounds the memory they take.
 
 use std::collections::BTreeMap;
@@ -14,13 +15,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, Uuid, VolumeId};
 use tarn_base::mutant;
-use tarn_data::{Compression, RecordPointer, SegmentBuilder, SegmentValue};
+use tarn_data::{Compression, RecordHash, RecordPointer, SegmentBuilder, SegmentValue};
 use tarn_store::{PutMode, StoreError};
 use tarn_vfs::CompressionSetting;
 
-use super::collect::Due;
+use super::collect::{Due, damaged};
 use super::merge::Merged;
 use super::{CheckpointError, Keeper, Stages, Turn};
+use crate::dedupe::LENGTH_MIN;
 use crate::key::Key;
 use crate::records::Family;
 
@@ -28,6 +30,11 @@ use crate::records::Family;
 const PUTS_MAX: usize = 4;
 /// Segment numbers reserved beyond those in use.
 pub(crate) const RESERVE: u32 = 64;
+
+/// The first epoch: snapshots would count it.
+const BORN: u32 = 1;
+/// Segments that dedupe keeps the values of.
+const SEEN_MAX: usize = 10_000;
 
 type Put = Pin<Box<dyn Future<Output = (SegmentId, Result<(), StoreError>)> + Send>>;
 
@@ -38,6 +45,10 @@ pub struct Packed {
     pub pointers: Vec<(Key, RecordPointer)>,
     pub segments: BTreeMap<SegmentId, SegmentValue>,
     pub bytes: u64,
+    /// Of `pointers` those to records that another pointer names already.
+    pub shared: Vec<RecordPointer>,
+    /// What of the new records the dedupe index is to learn, by family.
+    pub fresh: BTreeMap<(Uuid, RecordHash), RecordPointer>,
 }
 
 pub struct Packer<'a> {
@@ -49,6 +60,8 @@ pub struct Packer<'a> {
     puts: FuturesUnordered<Put>,
     /// Numbers drawn since the packer was made.
     drawn: Vec<u32>,
+    /// Segments that dedupe asked for, as the view has them.
+    seen: BTreeMap<SegmentId, Option<SegmentValue>>,
     packed: Packed,
 }
 
@@ -61,6 +74,7 @@ impl<'a> Packer<'a> {
             builders: BTreeMap::new(),
             puts: FuturesUnordered::new(),
             drawn: Vec::new(),
+            seen: BTreeMap::new(),
             packed: Packed::default(),
         }
     }
@@ -79,6 +93,15 @@ impl<'a> Packer<'a> {
         }
         let Some(Some(family)) = self.families.get(&volume).cloned() else { return Ok(()) };
         let id = family.key.id();
+        let hash = family.key.hash(&plain);
+        // What lists lost bytes stays by itself: it is rewritten as soon as they are.
+        let dedupe = family.dedupe && lost == 0 && plain.len() >= LENGTH_MIN;
+        if dedupe && let Some(held) = self.duplicate(id, &hash, plain.len()).await? {
+            let pointer = RecordPointer { born: BORN, generation: due.dirty.generation, lost, ..held };
+            self.packed.shared.push(pointer);
+            self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
+            return Ok(());
+        }
         if !self.builders.contains_key(&id) {
             let segment = self.draw().await?;
             let target = self.keeper.core.config.segment_bytes as usize;
@@ -86,13 +109,14 @@ impl<'a> Packer<'a> {
             self.builders.insert(id, builder);
         }
         let Some(builder) = self.builders.get_mut(&id) else { return Ok(()) };
-        // The first epoch: snapshots would count it.
-        let born = 1;
         let pointer = builder
-            .push(&plain, compression(family.compression), born, due.dirty.generation)
+            .push_hashed(&plain, hash, compression(family.compression), BORN, due.dirty.generation)
             .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
         let pointer = RecordPointer { lost, ..pointer };
         let full = builder.full();
+        if dedupe {
+            self.packed.fresh.insert((id, hash), pointer);
+        }
         self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
         self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
         if full {
@@ -100,6 +124,38 @@ impl<'a> Packer<'a> {
             self.wait_below(PUTS_MAX).await?;
         }
         Ok(())
+    }
+
+    /// A record of the family that holds this content and lives: one of this checkpoint, or one in the view that the
+    /// batch is built on. Nothing takes it away before the batch: checkpoints go one at a time, and what else the batch
+    /// changes is weighed against the new pointer ([`super::table`]).
+    async fn duplicate(
+        &mut self,
+        family: Uuid,
+        hash: &RecordHash,
+        plain: usize,
+    ) -> Result<Option<RecordPointer>, CheckpointError> {
+        if let Some(pointer) = self.packed.fresh.get(&(family, *hash)) {
+            return Ok(Some(*pointer));
+        }
+        let core = &self.keeper.core;
+        let Some(known) = core.dedupe.find(hash, plain) else { return Ok(None) };
+        let segment = known.pointer.segment;
+        if !self.seen.contains_key(&segment) {
+            let view = core.stack.load().view.clone();
+            let key = Key::segment(segment);
+            let value = view.get(&key.encode()).await?.map(|value| SegmentValue::decode(&value)).transpose();
+            let value = value.map_err(|error| damaged(core, &key, &error.to_string()))?;
+            if self.seen.len() >= SEEN_MAX {
+                self.seen.clear();
+            }
+            self.seen.insert(segment, value);
+        }
+        let lives = self.seen.get(&segment).and_then(Option::as_ref).is_some_and(|value| known.lives(value, family));
+        if !lives {
+            core.dedupe.forget(hash);
+        }
+        Ok(lives.then_some(known.pointer))
     }
 
     /// A segment number that is durably reserved.

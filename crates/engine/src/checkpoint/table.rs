@@ -1,6 +1,8 @@
 //! The keys of segments as one batch changes them.
 //!
 //! - A record that no pointer names any more leaves the live set in the batch that takes the pointer (engine rule 16).
+//! - A record that two pointers or more name has a count key, which changes with them (rule 23). Counts go by names, so
+//!   moving records does not touch them.
 //! - A segment is condemned in the batch that takes its last record (rule 24).
 //! - A forwarding never leads to a forwarding (rule 22).
 
@@ -17,20 +19,50 @@ use super::collect::{damaged, old_values};
 use crate::core::Core;
 use crate::key::Key;
 use crate::segments::{Moved, NewObject, SegmentChange};
+use crate::value::CountRecord;
 
 /// The segments a batch touches; `None`: the key goes.
 pub struct Table<'a> {
     core: &'a Core,
     view: &'a Arc<dyn MetaView>,
     segments: BTreeMap<SegmentId, Option<SegmentValue>>,
+    /// Those of them that the batch changes.
+    changed: BTreeSet<SegmentId>,
+    counts: BTreeMap<Key, Option<Bytes>>,
     now_ms: i64,
+}
+
+/// What a batch does to the pointers of one record.
+struct Repointed {
+    pointer: RecordPointer,
+    gone: u32,
+    new: u32,
+}
+
+/// All changes of each record together, in order of name.
+fn repointed(dead: &[RecordPointer], shared: &[RecordPointer]) -> Vec<Repointed> {
+    let gone = dead.iter().map(|pointer| Repointed { pointer: *pointer, gone: 1, new: 0 });
+    let new = shared.iter().map(|pointer| Repointed { pointer: *pointer, gone: 0, new: 1 });
+    let mut all: Vec<Repointed> = gone.chain(new).collect();
+    let name = |change: &Repointed| (change.pointer.segment, change.pointer.index);
+    all.sort_by_key(name);
+    all.dedup_by(|next, held| {
+        let same = name(next) == name(held);
+        if same {
+            held.gone += next.gone;
+            held.new += next.new;
+        }
+        same
+    });
+    all
 }
 
 impl<'a> Table<'a> {
     /// Begins with segments written just now.
     pub fn new(core: &'a Core, view: &'a Arc<dyn MetaView>, new: &BTreeMap<SegmentId, SegmentValue>) -> Table<'a> {
         let segments = new.iter().map(|(id, value)| (*id, Some(value.clone()))).collect();
-        Table { core, view, segments, now_ms: core.world.clock.now().as_millis() }
+        let (changed, counts) = (new.keys().copied().collect(), BTreeMap::new());
+        Table { core, view, segments, changed, counts, now_ms: core.world.clock.now().as_millis() }
     }
 
     /// Sees to it that the values of `wanted` are here, as far as there are any.
@@ -49,34 +81,117 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
+    /// A segment's value, to be changed.
     fn value(&mut self, segment: SegmentId) -> Option<&mut SegmentValue> {
-        self.segments.get_mut(&segment).and_then(Option::as_mut)
+        let value = self.segments.get_mut(&segment).and_then(Option::as_mut)?;
+        self.changed.insert(segment);
+        Some(value)
     }
 
-    /// Takes records out of the live sets.
-    pub async fn kill(&mut self, dead: &[RecordPointer]) -> Result<(), CheckpointError> {
-        self.load(dead.iter().map(|pointer| pointer.segment)).await?;
-        let mut moved = Vec::new();
-        for pointer in dead {
-            let Some(value) = self.value(pointer.segment) else {
-                self.core.damaged(&Key::segment(pointer.segment), "a pointer names a segment without a key");
-                continue;
-            };
-            match &mut value.state {
-                SegmentState::Forwarding(forwarding) => match forwarding.records.remove(&pointer.index) {
-                    Some(forward) => moved.push((forward, pointer.stored)),
-                    None => self.core.damaged(&Key::segment(pointer.segment), "a pointer names a record not forwarded"),
-                },
-                SegmentState::Live | SegmentState::Condemned { .. } => {
-                    self.bury(pointer.segment, pointer.index, pointer.stored)
-                }
-            }
-        }
-        self.load(moved.iter().map(|(forward, _)| forward.segment)).await?;
-        for (forward, stored) in moved {
-            self.bury(forward.segment, forward.index, stored);
+    fn peek(&self, segment: SegmentId) -> Option<&SegmentValue> {
+        self.segments.get(&segment).and_then(Option::as_ref)
+    }
+
+    /// Brings live sets and counts to what pointers say after this batch: those of `dead` go, those of `shared` come, to
+    /// records that have one already. A record that loses its last pointer and gains another in one batch lives on.
+    pub async fn point(&mut self, dead: &[RecordPointer], shared: &[RecordPointer]) -> Result<(), CheckpointError> {
+        let changes = repointed(dead, shared);
+        self.load(changes.iter().map(|change| change.pointer.segment)).await?;
+        let targets: Vec<SegmentId> =
+            changes.iter().filter_map(|change| self.place(&change.pointer)).map(|(segment, _)| segment).collect();
+        self.load(targets).await?;
+        let counts = self.counts(&changes).await?;
+        for change in &changes {
+            self.repoint(change, &counts)?;
         }
         Ok(())
+    }
+
+    /// The count keys of those records that may have one.
+    async fn counts(&self, changes: &[Repointed]) -> Result<BTreeMap<Key, u32>, CheckpointError> {
+        let counted = changes.iter().filter(|change| self.peek(change.pointer.segment).is_some_and(|of| of.shared > 0));
+        let keys = counted.map(|change| Key::count(change.pointer.segment, change.pointer.index)).collect();
+        let found = old_values(self.view, keys).await?;
+        let decode = |(key, bytes): (Key, Bytes)| match CountRecord::decode(&bytes) {
+            Ok(count) => Ok((key, count.pointers)),
+            Err(error) => Err(damaged(self.core, &key, &error.to_string())),
+        };
+        found.into_iter().map(decode).collect()
+    }
+
+    fn repoint(&mut self, change: &Repointed, counts: &BTreeMap<Key, u32>) -> Result<(), CheckpointError> {
+        let Repointed { pointer, gone, new } = change;
+        let name = Key::segment(pointer.segment);
+        if self.peek(pointer.segment).is_none() && *new == 0 {
+            self.core.damaged(&name, "a pointer names a segment without a key");
+            return Ok(());
+        }
+        let lives = self
+            .place(pointer)
+            .is_some_and(|(segment, index)| self.peek(segment).is_some_and(|value| value.live.contains(index)));
+        if !lives && *new > 0 {
+            // It was looked at before; whatever changed it, its content is stored again by the next try.
+            self.core.dedupe.damaged(pointer.segment, pointer.index);
+            return Err(CheckpointError::Damaged(format!("record {} of segment {}", pointer.index, pointer.segment)));
+        }
+        if !lives {
+            let text = format!("record {} was not live when its pointer went", pointer.index);
+            self.core.damaged(&name, &text);
+            return Ok(());
+        }
+        let key = Key::count(pointer.segment, pointer.index);
+        let before = counts.get(&key).copied().unwrap_or(1);
+        let after = before.saturating_add(*new).checked_sub(*gone).unwrap_or_else(|| {
+            self.core.damaged(&key, "more pointers went than it counts");
+            0
+        });
+        if after != before {
+            self.count(pointer, before, after);
+        }
+        if after == 0 {
+            self.unname(pointer);
+        }
+        Ok(())
+    }
+
+    /// Notes that so many pointers name a record.
+    fn count(&mut self, pointer: &RecordPointer, before: u32, after: u32) {
+        if before < 2 && after < 2 {
+            return;
+        }
+        let further = |pointers: u32| u64::from(pointers.saturating_sub(1)) * u64::from(pointer.stored);
+        let Some(value) = self.value(pointer.segment) else { return };
+        value.saved_bytes = value.saved_bytes.saturating_sub(further(before)) + further(after);
+        value.shared = value.shared.saturating_sub(u32::from(before > 1)) + u32::from(after > 1);
+        let encoded = (after > 1).then(|| {
+            let mut out = Vec::new();
+            CountRecord { pointers: after }.encode(&mut out);
+            Bytes::from(out)
+        });
+        self.counts.insert(Key::count(pointer.segment, pointer.index), encoded);
+    }
+
+    /// Takes a record out of the live set that no pointer names any more.
+    fn unname(&mut self, pointer: &RecordPointer) {
+        let Some(value) = self.value(pointer.segment) else { return };
+        let forwarded = match &mut value.state {
+            SegmentState::Forwarding(forwarding) => forwarding.records.remove(&pointer.index),
+            SegmentState::Live | SegmentState::Condemned { .. } => None,
+        };
+        match forwarded {
+            Some(forward) => self.bury(forward.segment, forward.index, pointer.stored),
+            None => self.bury(pointer.segment, pointer.index, pointer.stored),
+        }
+    }
+
+    /// The segment whose object holds a pointer's record, and its place there.
+    fn place(&self, pointer: &RecordPointer) -> Option<(SegmentId, u32)> {
+        match &self.peek(pointer.segment)?.state {
+            SegmentState::Forwarding(forwarding) => {
+                forwarding.records.get(&pointer.index).map(|forward| (forward.segment, forward.index))
+            }
+            SegmentState::Live | SegmentState::Condemned { .. } => Some((pointer.segment, pointer.index)),
+        }
     }
 
     /// Takes one record out of the segment whose object holds it.
@@ -106,7 +221,7 @@ impl<'a> Table<'a> {
                     self.load([object.segment]).await?;
                     self.load(records.iter().flat_map(|record| [record.from, record.source])).await?;
                     // In a batch whose answer was lost it may be there already.
-                    if self.value(object.segment).is_none() {
+                    if self.peek(object.segment).is_none() {
                         self.moved(object, records);
                     }
                 }
@@ -132,6 +247,8 @@ impl<'a> Table<'a> {
             family: object.family,
             object_size: object.size,
             live_bytes: 0,
+            shared: 0,
+            saved_bytes: 0,
             live: LiveSet::none(object.records),
             state: SegmentState::Live,
             tier: 0,
@@ -149,6 +266,7 @@ impl<'a> Table<'a> {
             target.state = SegmentState::Condemned { at_ms: self.now_ms };
         }
         self.segments.insert(object.segment, Some(target));
+        self.changed.insert(object.segment);
     }
 
     /// Takes a moved record out of the object it was copied from; false if it had died meanwhile.
@@ -156,7 +274,7 @@ impl<'a> Table<'a> {
         if record.source == record.from {
             return self.value(record.from).is_some_and(|value| value.kill(record.index, record.stored));
         }
-        let placed = self.value(record.from).and_then(|value| match &value.state {
+        let placed = self.peek(record.from).and_then(|value| match &value.state {
             SegmentState::Forwarding(forwarding) => forwarding.records.get(&record.index).copied(),
             SegmentState::Live | SegmentState::Condemned { .. } => None,
         });
@@ -187,8 +305,11 @@ impl<'a> Table<'a> {
 
     /// The changed keys. What nothing is left of goes.
     pub fn finish(self) -> BTreeMap<Key, Option<Bytes>> {
-        let mut out = BTreeMap::new();
+        let mut out = self.counts;
         for (segment, value) in self.segments {
+            if !self.changed.contains(&segment) {
+                continue;
+            }
             let empty = |forwarding: &Forwarding| forwarding.records.is_empty();
             let value = value.filter(|value| match &value.state {
                 SegmentState::Forwarding(forwarding) => !empty(forwarding) || forwarding.condemned_at_ms.is_some(),

@@ -3,7 +3,8 @@
 //! - It walks one view. Online a checkpoint goes first, so that everything answered so far is in it.
 //! - Nothing is repaired, nothing is changed.
 //! - Every rule is judged from the keys alone: what an operation would do about them does not matter here.
-//! - RAM: about 200 bytes for each inode of the largest volume, and the live sets of all segments.
+//! - RAM: about 200 bytes for each inode of the largest volume, the live sets of all segments, and about as
+//!   many for each record that more than one pointer names.
 
 mod shard;
 mod tree;

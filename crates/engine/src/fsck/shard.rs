@@ -13,7 +13,7 @@ use tarn_store::{ObjectInfo, Store, StoreError, StoreResult};
 
 use super::{FsckCounts, FsckReport, Walk, name};
 use crate::key::{Key, Kind, segment_id};
-use crate::value::{NotifyRecord, SaltRecord, ShardState, Usage, VolumeRecord};
+use crate::value::{CountRecord, NotifyRecord, SaltRecord, ShardState, Usage, VolumeRecord};
 
 /// Objects looked at at once.
 const HEADS_MAX: usize = 16;
@@ -26,6 +26,18 @@ struct Checked {
     found_bytes: u64,
     /// Of a forwarding: the records that pointers name.
     forwarded: BTreeSet<u32>,
+    /// Of records of its name that count keys say are shared: how many, and the bytes that their further pointers save.
+    shared: u32,
+    saved_bytes: u64,
+}
+
+/// A record that has a count key, and the pointers that name it.
+#[derive(Debug)]
+struct Counted {
+    pointers: u32,
+    found: u32,
+    /// The first of them: the others must say the same of the record.
+    first: Option<RecordPointer>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +49,7 @@ pub(super) struct Shard {
     pub counted: BTreeMap<VolumeId, Usage>,
     salts: BTreeMap<u32, [u8; 16]>,
     segments: BTreeMap<SegmentId, Checked>,
+    counts: BTreeMap<(SegmentId, u32), Counted>,
 }
 
 /// A volume whose data is being removed: its tree need not be whole.
@@ -61,14 +74,15 @@ impl Shard {
             Kind::Segment => SegmentValue::decode(value).map(|value| {
                 report.counts.segments += 1;
                 let found = LiveSet::none(value.live.size());
-                let checked = Checked { value, found, found_bytes: 0, forwarded: BTreeSet::new() };
+                let forwarded = BTreeSet::new();
+                let checked = Checked { value, found, found_bytes: 0, forwarded, shared: 0, saved_bytes: 0 };
                 self.segments.insert(segment_id(key.a), checked);
             }),
             Kind::Notify => NotifyRecord::decode(value).map(|_| ()),
-            Kind::Count => {
-                report.find(format!("{}: a count, but no record has two pointers in this version", name(key)));
-                Ok(())
-            }
+            Kind::Count => CountRecord::decode(value).map(|count| {
+                let counted = Counted { pointers: count.pointers, found: 0, first: None };
+                self.counts.insert((segment_id(key.a), key.b as u32), counted);
+            }),
             _ => {
                 report.find(format!("{}: a key of this kind belongs into a volume", name(key)));
                 Ok(())
@@ -97,18 +111,43 @@ impl Shard {
                 None => Err(format!("record {index} of segment {segment} is not forwarded")),
             },
         };
-        let outcome = place.and_then(|place| self.place(key, pointer, place));
+        let outcome = place.and_then(|place| {
+            let further = self.count(pointer)?;
+            self.place(key, pointer, place, further)
+        });
         if let Err(what) = outcome {
             report.find(format!("{}: {what}", name(key)));
         }
     }
 
-    /// Notes that a pointer's record lies at `place`.
+    /// Notes a pointer to a record that has a count key; whether another one was seen before.
+    fn count(&mut self, pointer: &RecordPointer) -> Result<bool, String> {
+        let (segment, index) = (pointer.segment, pointer.index);
+        let Some(counted) = self.counts.get_mut(&(segment, index)) else { return Ok(false) };
+        counted.found += 1;
+        let Some(first) = counted.first else {
+            counted.first = Some(*pointer);
+            if let Some(checked) = self.segments.get_mut(&segment) {
+                checked.shared += 1;
+                checked.saved_bytes += u64::from(counted.pointers - 1) * u64::from(pointer.stored);
+            }
+            return Ok(false);
+        };
+        let says = |of: &RecordPointer| (of.tag, of.stored, of.plain, of.codec);
+        if says(&first) == says(pointer) {
+            Ok(true)
+        } else {
+            Err(format!("another pointer says something else of record {index} of segment {segment}"))
+        }
+    }
+
+    /// Notes that a pointer's record lies at `place`; `further`: that another one named it before.
     fn place(
         &mut self,
         key: &Key,
         pointer: &RecordPointer,
         (segment, index, offset): (SegmentId, u32, u32),
+        further: bool,
     ) -> Result<(), String> {
         let family =
             self.volumes.get(&key.volume).map(|record| record.family_key.slice(..record.family_key.len().min(16)));
@@ -119,12 +158,14 @@ impl Shard {
         if value.state != SegmentState::Live {
             return Err(format!("it is forwarded to segment {segment}, which does not live"));
         }
-        checked.found_bytes += u64::from(pointer.stored);
+        if !further {
+            checked.found_bytes += u64::from(pointer.stored);
+        }
         if index >= checked.found.size() {
             return Err(format!("record {index} lies outside segment {segment}"));
         }
-        if !checked.found.insert(index) {
-            return Err(format!("record {index} of segment {segment} has another pointer already"));
+        if !checked.found.insert(index) && !further {
+            return Err(format!("record {index} of segment {segment} has another pointer already, and no count"));
         }
         if !value.live.contains(index) {
             return Err(format!("record {index} of segment {segment} is not in the live set"));
@@ -166,13 +207,20 @@ impl Shard {
         for id in self.usage.keys().filter(|id| !self.volumes.contains_key(id)) {
             report.find(format!("usage of volume {}, which is not there", id.0));
         }
+        for ((segment, index), Counted { pointers, found, .. }) in &self.counts {
+            if pointers != found {
+                let text =
+                    format!("record {index} of segment {segment}: it counts {pointers} pointers, but has {found}");
+                report.find(text);
+            }
+        }
         for (segment, checked) in &self.segments {
             self.finish_segment(state, *segment, checked, report);
         }
     }
 
     fn finish_segment(&self, state: &ShardState, segment: SegmentId, checked: &Checked, report: &mut FsckReport) {
-        let Checked { value, found, found_bytes, forwarded } = checked;
+        let Checked { value, found, found_bytes, forwarded, shared, saved_bytes } = checked;
         let mut find = |what: String| report.find(format!("segment {segment}: {what}"));
         let reserved = segment.epoch < state.reserved_epoch
             || (segment.epoch == state.reserved_epoch && segment.counter < state.reserved_counter);
@@ -186,6 +234,12 @@ impl Shard {
         let unnamed: Vec<u32> = value.live.iter().filter(|index| !found.contains(*index)).collect();
         if let Some(first) = unnamed.first() {
             find(format!("{} records are live but no pointer names them, the first {first}", unnamed.len()));
+        }
+        if (value.shared, value.saved_bytes) != (*shared, *saved_bytes) {
+            let (says, bytes) = (value.shared, value.saved_bytes);
+            find(format!(
+                "it says {says} records are shared and save {bytes} bytes, counts {shared} and {saved_bytes}"
+            ));
         }
         match &value.state {
             SegmentState::Live if value.live.count() == 0 => {

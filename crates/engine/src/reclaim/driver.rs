@@ -65,6 +65,7 @@ impl Reclaim {
             self.delete_condemned(&mut memory, &survey, &mut done).await?;
             self.compact(&mut memory, &survey, pace, &mut done).await?;
         }
+        self.recall(&mut memory).await?;
         if done.moved > 0 {
             // The space comes back with the batch, and nothing else might ask for one.
             self.keeper.sync().await?;

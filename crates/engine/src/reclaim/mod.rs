@@ -1,4 +1,5 @@
-//! Giving space back: cuts worked off, objects deleted, sparse segments rewritten, volumes taken down.
+//! Giving space back: cuts worked off, objects deleted, sparse and small segments rewritten, volumes taken down; and
+//! filling the dedupe index, which saves some.
 //!
 //! - Everything to be done is found in the store's view, by key: a crash forgets nothing.
 //! - Changes of files' keys are entries of the log like any other, of at most [`KEYS_AT_ONCE`] keys (engine rule 8);
@@ -11,16 +12,17 @@ mod condemned;
 mod cuts;
 mod driver;
 mod pace;
+mod recall;
 mod survey;
 mod volumes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tarn_base::ids::SegmentId;
+use tarn_base::ids::{SegmentId, Uuid};
 use tarn_meta::MetaError;
 use tarn_vfs::{Done, Errno, Failure};
 use tokio::sync::Notify;
@@ -30,7 +32,7 @@ use crate::core::Core;
 use crate::run::Operation;
 
 pub(crate) use pace::Pace;
-pub use survey::SegmentTotals;
+pub use survey::{FamilyTotals, SegmentTotals};
 
 /// Keys changed by one entry.
 const KEYS_AT_ONCE: usize = 500;
@@ -78,14 +80,18 @@ struct Memory {
     moved: BTreeSet<SegmentId>,
     /// Segments that cannot be moved, because they are damaged.
     immovable: BTreeSet<SegmentId>,
+    recall: recall::Recall,
 }
+
+/// What a survey counted: of the shard, and by family.
+type Totals = (SegmentTotals, BTreeMap<Uuid, FamilyTotals>);
 
 /// The background work of one engine.
 pub struct Reclaim {
     core: Arc<Core>,
     keeper: Arc<Keeper>,
     memory: tokio::sync::Mutex<Memory>,
-    totals: Mutex<Option<SegmentTotals>>,
+    totals: Mutex<Option<Totals>>,
     wake: Notify,
     stopping: AtomicBool,
 }
@@ -134,6 +140,7 @@ impl Reclaim {
         self.delete_condemned(&mut memory, &survey, &mut done).await?;
         self.keeper.sync().await?;
         self.survey(&mut memory).await?;
+        while self.recall(&mut memory).await? {}
         Ok(done)
     }
 
@@ -147,7 +154,12 @@ impl Reclaim {
 
     /// Segments by state, as the last pass saw them.
     pub fn totals(&self) -> Option<SegmentTotals> {
-        *self.totals.lock()
+        self.totals.lock().as_ref().map(|(totals, _)| *totals)
+    }
+
+    /// What a family's records take, likewise.
+    pub fn family_totals(&self, family: Uuid) -> Option<FamilyTotals> {
+        self.totals.lock().as_ref().map(|(_, families)| families.get(&family).copied().unwrap_or_default())
     }
 
     fn go_on(&self) -> Result<(), ReclaimError> {

@@ -23,18 +23,21 @@ use crate::value::{SaltRecord, VolumeRecord};
 pub struct Family {
     pub key: Arc<FamilyKey>,
     pub compression: CompressionSetting,
+    /// Whether records are looked for that are there already.
+    pub dedupe: bool,
 }
 
 impl Core {
     /// Key and compression of a volume, deleted ones included.
     pub async fn family(&self, volume: VolumeId) -> Result<Option<Family>, MetaError> {
         if let Some(present) = self.volumes.get(volume) {
-            let compression = present.record.settings.compression;
-            return Ok(Some(Family { key: present.family.clone(), compression }));
+            let settings = &present.record.settings;
+            let (compression, dedupe) = (settings.compression, settings.dedupe);
+            return Ok(Some(Family { key: present.family.clone(), compression, dedupe }));
         }
         let held = self.segments.families.read().get(&volume).cloned();
         if let Some(key) = held {
-            return Ok(Some(Family { key, compression: CompressionSetting::default() }));
+            return Ok(Some(Family { key, compression: CompressionSetting::default(), dedupe: false }));
         }
         let key = Key::volume(volume);
         let stack = self.stack.load();
@@ -49,7 +52,7 @@ impl Core {
         let opened = opened.map_err(|_| MetaError::Damaged(format!("the key of volume {}", volume.0)))?;
         let opened = Arc::new(opened);
         self.segments.families.write().insert(volume, opened.clone());
-        Ok(Some(Family { key: opened, compression: record.settings.compression }))
+        Ok(Some(Family { key: opened, compression: record.settings.compression, dedupe: false }))
     }
 
     /// The salt of an owner epoch.

@@ -267,6 +267,7 @@ impl Core {
 
     fn damaged_record(&self, want: &Want, object: SegmentId, what: &str) {
         let RecordPointer { segment, index, .. } = want.pointer;
+        self.dedupe.damaged(segment, index);
         let object = object_name(object);
         let Key { volume, a, b, .. } = want.key;
         self.health.damaged(format!(

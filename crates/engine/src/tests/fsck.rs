@@ -17,7 +17,7 @@ use super::reclaim::{clean, noise, set_size};
 use crate::fsck::walk;
 use crate::key::{Key, Kind, segment_id};
 use crate::testing::Rig;
-use crate::value::{Bucket, CookieEntry, Cut, Inode, MapState, SaltRecord, ShardState, Usage};
+use crate::value::{Bucket, CookieEntry, CountRecord, Cut, Inode, MapState, SaltRecord, ShardState, Usage};
 
 type Keys = BTreeMap<Key, Bytes>;
 
@@ -310,8 +310,31 @@ const DATA: &[(&str, Plant)] = &[
         let (key, value) = w.segment(k, condemned);
         k.insert(Key { a: key.a + 1_000_000, ..key }, value.encode().into());
     }),
-    ("a count, but no record has two pointers", |_, k| {
-        k.insert(Key::count(segment_id(1), 1), Bytes::new());
+    ("it counts 3 pointers, but has 1", |w, k| count(w, k, 3)),
+    ("it counts 3 pointers, but has 2", |w, k| {
+        count(w, k, 3);
+        let value = k[&Key::pointer(w.volume, w.file, 0)].clone();
+        k.insert(Key::pointer(w.volume, w.file, 1), value);
+    }),
+    ("it counts 2 pointers, but has 0", |_, k| {
+        put(k, Key::count(segment_id(1), 1), |out| CountRecord { pointers: 2 }.encode(out));
+    }),
+    ("out of range: a count of pointers", |_, k| {
+        put(k, Key::count(segment_id(1), 1), |out| CountRecord { pointers: 1 }.encode(out));
+    }),
+    ("another pointer says something else of record", |w, k| {
+        count(w, k, 2);
+        let value = k[&Key::pointer(w.volume, w.file, 0)].clone();
+        k.insert(Key::pointer(w.volume, w.file, 1), value);
+        w.pointer(k, 1, |pointer| pointer.tag[0] ^= 1);
+    }),
+    ("it says 4 records are shared and save 0 bytes, counts 0 and 0", |w, k| {
+        let (key, value) = w.segment(k, live);
+        k.insert(key, SegmentValue { shared: 4, ..value }.encode().into());
+    }),
+    ("it says 0 records are shared and save 7 bytes, counts 0 and 0", |w, k| {
+        let (key, value) = w.segment(k, live);
+        k.insert(key, SegmentValue { saved_bytes: 7, ..value }.encode().into());
     }),
     ("bytes long, not", |w, k| {
         let (key, mut value) = w.segment(k, live);
@@ -319,6 +342,12 @@ const DATA: &[(&str, Plant)] = &[
         k.insert(key, value.encode().into());
     }),
 ];
+
+/// A count key for record 0 of the file.
+fn count(w: &World, keys: &mut Keys, pointers: u32) {
+    let pointer = RecordPointer::decode(&keys[&Key::pointer(w.volume, w.file, 0)]).unwrap();
+    put(keys, Key::count(pointer.segment, pointer.index), |out| CountRecord { pointers }.encode(out));
+}
 
 fn forwarding(w: &World, keys: &mut Keys, change: impl FnOnce(&mut tarn_data::Forwarding)) {
     let (key, mut value) = w.segment(keys, forwards);

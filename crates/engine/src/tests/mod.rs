@@ -2,6 +2,7 @@
 
 mod bounded;
 mod checkpoint;
+mod dedupe;
 mod edges;
 mod fsck;
 mod intake;

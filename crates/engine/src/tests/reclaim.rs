@@ -538,3 +538,26 @@ async fn random_changes_beside_reclaim_lose_nothing_and_leave_nothing() {
         wander(seed).await;
     }
 }
+
+#[tokio::test]
+async fn what_an_older_checkpoint_of_the_metadata_may_name_is_not_deleted() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let root = engine.volumes()[0].root;
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, &noise(1, 1 << 20)).await;
+    engine.checkpoint().await.unwrap();
+    let before = objects(&rig);
+    let now_ms = || tarn_base::world::Clock::now(&*rig.clock).as_millis();
+    rig.disk.hold_checkpoint(Some(now_ms()));
+    remove(&engine, root, "file").await;
+    engine.reclaim_now().await.unwrap();
+    rig.clock.advance(2 * HOLD);
+    assert_eq!(engine.reclaim_now().await.unwrap().deleted, 0);
+    assert_eq!(objects(&rig), before);
+    // One that was made long after knows that they are condemned.
+    rig.disk.hold_checkpoint(Some(now_ms()));
+    assert!(engine.reclaim_now().await.unwrap().deleted > 0);
+    assert!(objects(&rig).is_empty());
+    clean(&engine).await;
+}

@@ -3,6 +3,7 @@
 //! - Each begins with its version and the epoch of its birth (engine rule 27).
 //! - Decoding judges: an error names what is wrong, nothing panics.
 
+mod count;
 mod directory;
 mod inode;
 mod map;
@@ -10,6 +11,7 @@ pub mod outcome;
 mod shard;
 mod volume;
 
+pub use count::CountRecord;
 pub use directory::{Bucket, CookieEntry, HashEntry};
 pub use inode::Inode;
 pub use map::{Cut, MapState};

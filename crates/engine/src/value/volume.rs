@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tarn_base::codec::{DecodeError, Decoded, Put, Take};
-use tarn_base::ids::{Ino, Position};
+use tarn_base::ids::{Ino, Position, Uuid};
 use tarn_base::time::Time;
 use tarn_vfs::{CompressionSetting, VolumeSettings, WriteSpeed};
 
@@ -32,6 +32,11 @@ pub struct VolumeRecord {
 }
 
 impl VolumeRecord {
+    /// Names the family: the salt that its key is sealed with was drawn for it alone.
+    pub fn family_id(&self) -> Option<Uuid> {
+        self.family_key.first_chunk().map(|salt| Uuid(*salt))
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_head(out, self.epoch);
         out.put_bytes(&self.name);
@@ -100,6 +105,7 @@ fn put_settings(out: &mut Vec<u8>, settings: &VolumeSettings) {
         CompressionSetting::Zstd(level) => (2, level),
     };
     out.put(&[codec, level]);
+    out.put_bool(settings.dedupe);
     out.put_bool(settings.size_limit.is_some());
     out.put_u64(settings.size_limit.unwrap_or_default());
     out.put_bytes(settings.exports.as_bytes());
@@ -118,6 +124,7 @@ fn take_settings(take: &mut Take<'_>) -> Decoded<VolumeSettings> {
         (2, level) => CompressionSetting::Zstd(level),
         _ => return Err(DecodeError::Range("a compression")),
     };
+    let dedupe = take.bool()?;
     let limited = take.bool()?;
     let limit = take.u64()?;
     let exports = String::from_utf8(take.bytes()?.to_vec()).map_err(|_| DecodeError::Range("export rules"))?;
@@ -126,6 +133,7 @@ fn take_settings(take: &mut Take<'_>) -> Decoded<VolumeSettings> {
         write_speed,
         write_back_delay_ms,
         compression,
+        dedupe,
         size_limit: limited.then_some(limit),
         exports,
     })
@@ -149,7 +157,12 @@ mod tests {
             unicode: (16, 0),
             created: Time { seconds: 1, nanos: 2 },
             deleted: Some(Time { seconds: 3, nanos: 4 }),
-            settings: VolumeSettings { size_limit: Some(1 << 30), exports: "*".into(), ..Default::default() },
+            settings: VolumeSettings {
+                dedupe: true,
+                size_limit: Some(1 << 30),
+                exports: "*".into(),
+                ..Default::default()
+            },
         };
         let mut out = Vec::new();
         record.encode(&mut out);

@@ -47,6 +47,9 @@ impl Collector for Scrape {
             true,
             volumes(|view| view.size_limit.unwrap_or(0)),
         )?;
+        let stored = |view: &crate::protocol::VolumeView| view.stored_bytes.unwrap_or(0);
+        family(out, "volume_stored_bytes", "Bytes its records take in the store", true, volumes(stored))?;
+        family(out, "volume_saved_bytes", "Bytes that dedupe saves it", true, volumes(|view| view.saved_bytes))?;
         family(out, "volume_used_inodes", "Files and directories of a volume", true, volumes(|view| view.used_inodes))?;
         let caches = |value: fn(&crate::protocol::CacheStatus) -> u64| {
             status.caches.iter().map(move |cache| (vec![("cache", cache.name.clone())], value(cache))).collect()
@@ -80,6 +83,7 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
         ("segments", "Objects of data", segments.live),
         ("segments_bytes", "Bytes of these objects", segments.live_object_bytes),
         ("segments_live_bytes", "Bytes in them that count", segments.live_bytes),
+        ("segments_saved_bytes", "Bytes that dedupe saves in them", segments.saved_bytes),
         ("segments_condemned", "Objects that await deletion", segments.condemned),
         ("segments_condemned_bytes", "Bytes of these objects", segments.condemned_bytes),
         ("store_full", "1 if the store had no space left", u64::from(status.store_full)),
@@ -105,6 +109,8 @@ fn checkpoints(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result 
         ("checkpoints", "Checkpoints that succeeded", checkpoint.count),
         ("checkpoint_failures", "Checkpoints that failed", checkpoint.failures),
         ("checkpoint_bytes", "Bytes of data that they brought to the store", checkpoint.bytes),
+        ("dedupe_hits", "Records that were pointed to rather than stored", status.dedupe.hits),
+        ("dedupe_hit_bytes", "Bytes that they would have taken", status.dedupe.hit_bytes),
     ];
     for (name, help, value) in counters {
         let counter = ConstCounter::new(*value);

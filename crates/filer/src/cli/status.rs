@@ -77,6 +77,14 @@ fn print(status: &StatusView) {
             show_size(segments.live_bytes)
         );
     }
+    if segments.saved_bytes > 0 || status.dedupe.hits > 0 {
+        say!(
+            "  dedupe       saves {}; since the start {} records of {} were there already",
+            show_size(segments.saved_bytes),
+            status.dedupe.hits,
+            show_size(status.dedupe.hit_bytes)
+        );
+    }
     for cache in &status.caches {
         say!("  cache        {}: {} of {}", cache.name, show_size(cache.bytes), show_size(cache.capacity_bytes));
     }

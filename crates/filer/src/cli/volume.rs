@@ -78,6 +78,9 @@ pub struct Change {
     /// none, lz4, zstd or zstd-1 to zstd-19
     #[arg(long, value_name = "KIND")]
     compression: Option<String>,
+    /// Whether content that the volume holds already is pointed to rather than stored again
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    dedupe: Option<String>,
     /// Bytes of files it may hold; "none" takes the limit away
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     size_limit: Option<u64>,
@@ -108,6 +111,7 @@ impl Change {
             write_speed: self.write_speed,
             write_back_delay_ms: self.write_back_delay.map(|span| span.as_millis() as u64),
             compression: self.compression,
+            dedupe: self.dedupe.map(|word| word == "on"),
             size_limit: self.size_limit,
             exports,
         })
@@ -192,8 +196,17 @@ fn show(view: &VolumeView) {
     say!("write speed       {}", view.write_speed);
     say!("write-back delay  {}", show_span(std::time::Duration::from_millis(view.write_back_delay_ms)));
     say!("compression       {}", view.compression);
+    say!("dedupe            {}", if view.dedupe { "on" } else { "off" });
     say!("size limit        {}", view.size_limit.map_or("none".to_owned(), show_size));
     say!("used              {} in {} inodes", show_size(view.used_bytes), view.used_inodes);
+    if let Some(stored) = view.stored_bytes {
+        let saved = if view.saved_bytes > 0 {
+            format!(", dedupe saves {}", show_size(view.saved_bytes))
+        } else {
+            String::new()
+        };
+        say!("stored            {}{saved}", show_size(stored));
+    }
     let rules = if view.exports.is_empty() { "default" } else { view.exports.trim_end() };
     say!("exports           {}", rules.replace('\n', "\n                  "));
     if view.deleted_ms.is_some() {

@@ -53,6 +53,7 @@ pub struct Admin {
 pub struct Cache {
     pub data: Option<String>,
     pub names: Option<String>,
+    pub dedupe: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -109,7 +110,7 @@ impl File {
                 slow_operation: Some("1s".into()),
             },
             admin: Admin { listen: Some("127.0.0.1:9120".into()) },
-            cache: Cache { data: Some("4GiB".into()), names: Some("2GiB".into()) },
+            cache: Cache { data: Some("4GiB".into()), names: Some("2GiB".into()), dedupe: Some("256MiB".into()) },
             checkpoint: Checkpoint { memory: Some("1GiB".into()), log_fill_percent: Some(50) },
             report: Report { level: Some("info".into()) },
             measure: Measure { store_shape: Some("blob".into()) },

@@ -60,6 +60,8 @@ pub struct Settings {
     pub cache_data: u64,
     /// Bytes of inodes, names and pointers kept.
     pub cache_names: u64,
+    /// Bytes of the dedupe index.
+    pub cache_dedupe: u64,
     /// Bytes of changes in memory that the store does not hold yet.
     pub checkpoint_memory: u64,
     /// Fill of the log at which a checkpoint starts.
@@ -138,6 +140,8 @@ impl Settings {
             admin: admin(flags, file)?,
             cache_data: size("cache.data", &file.cache.data)?.unwrap_or(quarter / 2),
             cache_names: size("cache.names", &file.cache.names)?.unwrap_or(quarter / 2),
+            // Used only where a volume has dedupe on: some 200,000 records for each GiB of memory.
+            cache_dedupe: size("cache.dedupe", &file.cache.dedupe)?.unwrap_or(memory / 32),
             // Changes beyond it are read back from the log.
             checkpoint_memory: size("checkpoint.memory", &file.checkpoint.memory)?
                 .unwrap_or((memory / 8).clamp(64 << 20, 4 << 30)),

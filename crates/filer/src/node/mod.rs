@@ -26,8 +26,8 @@ use crate::config::Settings;
 use crate::exit::{Outcome, Stop};
 use crate::place::Judged;
 use crate::protocol::{
-    CheckpointStatus, LockView, LogStatus, OverlayStatus, Progress, RequestStatus, StatusView, VolumeChange,
-    VolumeView, WalkView,
+    CheckpointStatus, DedupeStatus, LockView, LogStatus, OverlayStatus, Progress, RequestStatus, StatusView,
+    VolumeChange, VolumeView, WalkView,
 };
 
 /// An open engine.
@@ -100,7 +100,12 @@ impl Node {
             last_bytes: last.bytes,
             stages: views::stages(&now.checkpoints.stages, &last.stages),
         };
-        status.caches = vec![views::cache("data", &now.record_cache), views::cache("names", &now.key_cache)];
+        status.caches = vec![
+            views::cache("data", &now.record_cache),
+            views::cache("names", &now.key_cache),
+            views::cache("dedupe", &now.dedupe_index),
+        ];
+        status.dedupe = DedupeStatus { hits: now.dedupe.hits, hit_bytes: now.dedupe.hit_bytes };
         status.segments = now.segments.map(|totals| views::segments(&totals)).unwrap_or_default();
         status.volumes = self.volumes();
         status.store_requests = Kind::ALL.iter().map(|kind| self.requests(*kind)).collect();

@@ -112,6 +112,7 @@ pub fn config(settings: &Settings) -> Config {
         capacity,
         key_cache_bytes: settings.cache_names - slate_options(settings).cache_bytes,
         record_cache_bytes: settings.cache_data,
+        dedupe_bytes: settings.cache_dedupe,
         overlay_bytes: settings.checkpoint_memory,
         log_fill_percent: settings.log_fill_percent,
         ..Config::default()

@@ -33,6 +33,9 @@ pub fn apply(change: &VolumeChange, settings: &VolumeSettings) -> Result<VolumeS
     if let Some(kind) = &change.compression {
         out.compression = compression(kind)?;
     }
+    if let Some(dedupe) = change.dedupe {
+        out.dedupe = dedupe;
+    }
     if let Some(limit) = change.size_limit {
         out.size_limit = (limit > 0).then_some(limit);
     }
@@ -79,9 +82,12 @@ pub fn volume(volume: &VolumeStatus) -> VolumeView {
             CompressionSetting::Lz4 => "lz4".to_owned(),
             CompressionSetting::Zstd(level) => format!("zstd-{level}"),
         },
+        dedupe: settings.dedupe,
         size_limit: settings.size_limit,
         used_bytes: volume.usage.bytes,
         used_inodes: volume.usage.inodes,
+        stored_bytes: volume.stored.map(|stored| stored.stored_bytes),
+        saved_bytes: volume.stored.map_or(0, |stored| stored.saved_bytes),
         exports: settings.exports.clone(),
         deleted_ms: volume.deleted.map(|time| time.as_millis()),
     }
@@ -131,6 +137,7 @@ pub fn segments(totals: &SegmentTotals) -> SegmentStatus {
         live_bytes: totals.live_bytes,
         condemned: totals.condemned,
         condemned_bytes: totals.condemned_bytes,
+        saved_bytes: totals.saved_bytes,
     }
 }
 
@@ -177,11 +184,13 @@ mod tests {
             record_size: Some(4096),
             write_speed: Some("high".into()),
             compression: Some("zstd-9".into()),
+            dedupe: Some(true),
             size_limit: Some(1 << 40),
             ..VolumeChange::default()
         };
         let new = apply(&change, &old).unwrap();
         assert_eq!((new.record_size, new.write_speed, new.size_limit), (4096, WriteSpeed::High, Some(1 << 40)));
+        assert!(new.dedupe && !old.dedupe);
         assert_eq!(new.compression, CompressionSetting::Zstd(9));
         let freed = VolumeChange { size_limit: Some(0), ..VolumeChange::default() };
         assert_eq!(apply(&freed, &new).unwrap().size_limit, None);

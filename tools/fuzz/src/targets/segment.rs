@@ -134,7 +134,8 @@ fn value_seeds() -> Vec<Vec<u8>> {
         (LiveSet::all(4096), SegmentState::Live, Heat::NONE),
     ];
     let make = |(live, state, heat)| {
-        SegmentValue { family: Uuid([5; 16]), object_size: 16 << 20, live_bytes: 1 << 20, live, state, tier: 0, heat }
+        let (object_size, live_bytes, shared, saved_bytes) = (16 << 20, 1 << 20, 3, 12288);
+        SegmentValue { family: Uuid([5; 16]), object_size, live_bytes, shared, saved_bytes, live, state, tier: 0, heat }
             .encode()
     };
     states.map(make).to_vec()

@@ -97,6 +97,9 @@ impl Story {
         self.event("settle", format_args!("{done:?}"));
         check::walk::check(&opened.engine).await?;
         self.leave_garbage(opened).await?;
+        if opened.engine.status().dedupe.hits > 0 {
+            self.coverage.hit("dedupe", "records were shared in the last life");
+        }
         for _ in 0..3 {
             let reclaimed = opened.engine.reclaim_now().await.map_err(|error| failed(error.to_string()))?;
             self.event("settle", format_args!("{reclaimed:?}"));
