@@ -42,6 +42,9 @@ mutants! {
     NEGATIVE_KEPT, "negative-kept", "15: a cached absence ends with the exchange";
     TRUNCATED_TAIL_SHOWN, "truncated-tail-shown", "8: what was cut off never comes back";
     DELETED_BEFORE_BATCH, "deleted-before-batch", "24: an object goes after the batch that condemns it";
+    COUNT_NOT_RAISED, "count-not-raised", "23: a pointer to a shared record is counted";
+    SHARED_TAKEN_AS_DEAD, "shared-taken-as-dead", "23: a record lives as long as one pointer names it";
+    CONTENT_TAKEN_BY_LENGTH, "content-taken-by-length", "25: what is shared has the whole digest in common";
     RESERVED_DELETED, "reserved-deleted", "24: a reserved segment that is named stays";
     CLAIM_IGNORED, "claim-ignored", "31: who has seen a claim answers nothing";
 }

@@ -6,7 +6,9 @@
 //! - It is bounded; what is asked for twice stays longest. What is missing costs space, never data.
 //! - Nothing of it is at rest: it is filled by checkpoints, and after an opening from the segments' directories
 //!   ([`crate::reclaim`]).
-//! - A record found damaged is never pointed to again: what is written anew must not depend on it.
+//! - Only what this life has written, or read back and compared, is pointed to without reading it: whoever puts a damaged
+//!   file right by writing it again must not get a pointer to the damage, not after a restart either. Damage found
+//!   anywhere makes everything known doubtful again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +36,8 @@ pub struct Known {
     /// Whether the pointer's offset is that in the record's first object. Of a record that was found where it was moved
     /// to it is not known, and matters until the first object is deleted.
     pub placed: bool,
+    /// How much damage had been met when it was written or read whole; `None`: it never was, as far as is known.
+    pub trusted: Option<u64>,
 }
 
 impl Known {
@@ -67,14 +71,19 @@ pub struct DedupeTotals {
     pub hits: u64,
     /// Stored bytes that they would have taken.
     pub hit_bytes: u64,
+    /// Records read back and compared before they were pointed to.
+    pub read_back: u64,
 }
 
 /// The index, and what it did.
 pub struct Dedupe {
     known: Cache<RecordHash, Known, EntryWeight, FastBuild>,
     damaged: Mutex<BTreeSet<(SegmentId, u32)>>,
+    /// How much damage was met.
+    doubts: AtomicU64,
     hits: AtomicU64,
     hit_bytes: AtomicU64,
+    read_back: AtomicU64,
 }
 
 impl std::fmt::Debug for Dedupe {
@@ -91,8 +100,10 @@ impl Dedupe {
         Dedupe {
             known: Cache::with(entries, bytes, EntryWeight, FastBuild::default(), Default::default()),
             damaged: Mutex::default(),
+            doubts: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             hit_bytes: AtomicU64::new(0),
+            read_back: AtomicU64::new(0),
         }
     }
 
@@ -123,9 +134,29 @@ impl Dedupe {
     /// A record is damaged.
     pub fn damaged(&self, segment: SegmentId, index: u32) {
         let mut damaged = self.damaged.lock();
-        if damaged.len() < DAMAGED_MAX {
-            damaged.insert((segment, index));
+        if damaged.len() >= DAMAGED_MAX || damaged.insert((segment, index)) {
+            self.doubt();
         }
+    }
+
+    /// Damage was met: what is known of other records is looked at again before it is used.
+    pub fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether a record may be pointed to without reading it.
+    pub fn trusts(&self, known: &Known) -> bool {
+        known.trusted == Some(self.doubts.load(Ordering::Acquire))
+    }
+
+    /// As it is once it was written or read whole, provided that this begins after.
+    pub fn trusting(&self, known: Known) -> Known {
+        Known { trusted: Some(self.doubts.load(Ordering::Acquire)), ..known }
+    }
+
+    /// A record was read back and is as it should be.
+    pub fn read_back(&self) {
+        self.read_back.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records were pointed to instead of being stored, by a batch that is durable.
@@ -136,7 +167,11 @@ impl Dedupe {
     }
 
     pub fn totals(&self) -> DedupeTotals {
-        DedupeTotals { hits: self.hits.load(Ordering::Relaxed), hit_bytes: self.hit_bytes.load(Ordering::Relaxed) }
+        DedupeTotals {
+            hits: self.hits.load(Ordering::Relaxed),
+            hit_bytes: self.hit_bytes.load(Ordering::Relaxed),
+            read_back: self.read_back.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether there is no room for what is older.

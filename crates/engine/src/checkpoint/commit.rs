@@ -130,7 +130,8 @@ impl Keeper {
     /// Tells the dedupe index what the store holds from now on.
     fn note_content(&self, packed: &Packed) {
         for ((_, hash), pointer) in &packed.fresh {
-            self.core.dedupe.learn(*hash, Known { pointer: *pointer, placed: true });
+            let known = Known { pointer: *pointer, placed: true, trusted: None };
+            self.core.dedupe.learn(*hash, self.core.dedupe.trusting(known));
         }
         self.core.dedupe.hit(&packed.shared);
     }

@@ -3,7 +3,9 @@
 //! - A segment number is durably reserved before its object is written (engine rule 24).
 //! - An object whose PUT was not confirmed gives its number up: the bytes are bound to it, and it is never used again
 //!   (engine rule 15).
-//! - A record whose content is there already, in this checkpoint or before, is pointed to and not stored (rule 25).
+//! - A record whose content is there already, in this checkpoint or before, is pointed to and not stored (rule 25). One
+//!   that nobody in this life has written or read whole is read back and compared first: what is acknowledged must not
+//!   come to hang on what is gone bad.
 //! - Few PUTs are under way at once, which bounds the memory they take.
 
 use std::collections::BTreeMap;
@@ -11,18 +13,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, Uuid, VolumeId};
 use tarn_base::mutant;
 use tarn_data::{Compression, RecordHash, RecordPointer, SegmentBuilder, SegmentValue};
 use tarn_store::{PutMode, StoreError};
-use tarn_vfs::CompressionSetting;
+use tarn_vfs::{CompressionSetting, Errno};
 
 use super::collect::{Due, damaged};
 use super::merge::Merged;
 use super::{CheckpointError, Keeper, Stages, Turn};
-use crate::dedupe::LENGTH_MIN;
+use crate::core::Core;
+use crate::dedupe::{Known, LENGTH_MIN};
 use crate::key::Key;
 use crate::records::Family;
 
@@ -36,7 +40,50 @@ const BORN: u32 = 1;
 /// Segments that dedupe keeps the values of.
 const SEEN_MAX: usize = 10_000;
 
+/// Records read back at once before they are shared.
+const CHECKS_MAX: usize = 16;
+
 type Put = Pin<Box<dyn Future<Output = (SegmentId, Result<(), StoreError>)> + Send>>;
+type Checking = Pin<Box<dyn Future<Output = Check> + Send>>;
+
+/// A record to be stored or shared.
+#[derive(Debug)]
+struct Record {
+    /// Of its pointer.
+    key: Key,
+    /// Of its map.
+    generation: u32,
+    family: Family,
+    plain: Bytes,
+    lost: u32,
+    hash: RecordHash,
+    dedupe: bool,
+}
+
+impl Record {
+    /// Whose content it is, and which.
+    fn content(&self) -> (Uuid, RecordHash) {
+        (self.family.key.id(), self.hash)
+    }
+}
+
+/// What a record that may hold this content was found to hold.
+#[derive(Debug)]
+struct Check {
+    record: Record,
+    known: Known,
+    outcome: Result<Bytes, Errno>,
+}
+
+/// Reads a record back that nobody in this life has written or read.
+fn check(core: Arc<Core>, record: Record, known: Known) -> Checking {
+    Box::pin(async move {
+        // What is found damaged meanwhile makes it doubtful again.
+        let known = core.dedupe.trusting(known);
+        let outcome = core.read_back(record.key.volume, &known.pointer).await;
+        Check { record, known, outcome }
+    })
+}
 
 /// What came of packing.
 #[derive(Debug, Default)]
@@ -58,6 +105,7 @@ pub struct Packer<'a> {
     families: BTreeMap<VolumeId, Option<Family>>,
     builders: BTreeMap<Uuid, SegmentBuilder>,
     puts: FuturesUnordered<Put>,
+    checks: FuturesUnordered<Checking>,
     /// Numbers drawn since the packer was made.
     drawn: Vec<u32>,
     /// Segments that dedupe asked for, as the view has them.
@@ -73,6 +121,7 @@ impl<'a> Packer<'a> {
             families: BTreeMap::new(),
             builders: BTreeMap::new(),
             puts: FuturesUnordered::new(),
+            checks: FuturesUnordered::new(),
             drawn: Vec::new(),
             seen: BTreeMap::new(),
             packed: Packed::default(),
@@ -83,7 +132,7 @@ impl<'a> Packer<'a> {
         &mut self.turn.stages
     }
 
-    /// Adds a record; its pointer is known at once and counts if the whole succeeds.
+    /// Adds a record; its pointer counts if the whole succeeds.
     pub async fn push(&mut self, due: &Due, merged: Merged) -> Result<(), CheckpointError> {
         let Merged { plain, lost } = merged;
         let volume = due.key.0;
@@ -92,54 +141,37 @@ impl<'a> Packer<'a> {
             self.families.insert(volume, family);
         }
         let Some(Some(family)) = self.families.get(&volume).cloned() else { return Ok(()) };
-        let id = family.key.id();
-        let hash = family.key.hash(&plain);
+        let hash = match family.key.hash(&plain) {
+            hash if mutant::on(mutant::CONTENT_TAKEN_BY_LENGTH) => [hash[0] & 1; 32],
+            hash => hash,
+        };
         // What lists lost bytes stays by itself: it is rewritten as soon as they are.
         let dedupe = family.dedupe && lost == 0 && plain.len() >= LENGTH_MIN;
-        if dedupe && let Some(held) = self.duplicate(id, &hash, plain.len()).await? {
-            let pointer = RecordPointer { born: BORN, generation: due.dirty.generation, lost, ..held };
-            self.packed.shared.push(pointer);
-            self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
+        let key = Key::pointer(volume, due.key.1, due.key.2);
+        let record = Record { key, generation: due.dirty.generation, family, plain, lost, hash, dedupe };
+        if dedupe && let Some(pointer) = self.packed.fresh.get(&record.content()).copied() {
+            self.share(&record, pointer);
             return Ok(());
         }
-        if !self.builders.contains_key(&id) {
-            let segment = self.draw().await?;
-            let target = self.keeper.core.config.segment_bytes as usize;
-            let builder = SegmentBuilder::new(segment, family.key.clone(), &self.keeper.salt, target);
-            self.builders.insert(id, builder);
+        match if dedupe { self.known(&record).await? } else { None } {
+            Some((known, true)) => {
+                self.share(&record, known.pointer);
+                Ok(())
+            }
+            Some((known, false)) => {
+                self.checks.push(check(self.keeper.core.clone(), record, known));
+                self.settle_checks(CHECKS_MAX).await
+            }
+            None => self.store(record).await,
         }
-        let Some(builder) = self.builders.get_mut(&id) else { return Ok(()) };
-        let pointer = builder
-            .push_hashed(&plain, hash, compression(family.compression), BORN, due.dirty.generation)
-            .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
-        let pointer = RecordPointer { lost, ..pointer };
-        let full = builder.full();
-        if dedupe {
-            self.packed.fresh.insert((id, hash), pointer);
-        }
-        self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
-        self.packed.pointers.push((Key::pointer(volume, due.key.1, due.key.2), pointer));
-        if full {
-            self.put(id);
-            self.wait_below(PUTS_MAX).await?;
-        }
-        Ok(())
     }
 
-    /// A record of the family that holds this content and lives: one of this checkpoint, or one in the view that the
-    /// batch is built on. Nothing takes it away before the batch: checkpoints go one at a time, and what else the batch
+    /// A record of the family that holds this content and lives in the view that the batch is built on, and whether it is
+    /// trusted to be whole. Nothing takes it away before the batch: checkpoints go one at a time, and what else the batch
     /// changes is weighed against the new pointer ([`super::table`]).
-    async fn duplicate(
-        &mut self,
-        family: Uuid,
-        hash: &RecordHash,
-        plain: usize,
-    ) -> Result<Option<RecordPointer>, CheckpointError> {
-        if let Some(pointer) = self.packed.fresh.get(&(family, *hash)) {
-            return Ok(Some(*pointer));
-        }
+    async fn known(&mut self, record: &Record) -> Result<Option<(Known, bool)>, CheckpointError> {
         let core = &self.keeper.core;
-        let Some(known) = core.dedupe.find(hash, plain) else { return Ok(None) };
+        let Some(known) = core.dedupe.find(&record.hash, record.plain.len()) else { return Ok(None) };
         let segment = known.pointer.segment;
         if !self.seen.contains_key(&segment) {
             let view = core.stack.load().view.clone();
@@ -151,11 +183,70 @@ impl<'a> Packer<'a> {
             }
             self.seen.insert(segment, value);
         }
+        let family = record.family.key.id();
         let lives = self.seen.get(&segment).and_then(Option::as_ref).is_some_and(|value| known.lives(value, family));
         if !lives {
-            core.dedupe.forget(hash);
+            core.dedupe.forget(&record.hash);
+            return Ok(None);
         }
-        Ok(lives.then_some(known.pointer))
+        Ok(Some((known, core.dedupe.trusts(&known))))
+    }
+
+    /// Waits until fewer than `most` records are being read back, and shares or stores what was decided.
+    async fn settle_checks(&mut self, most: usize) -> Result<(), CheckpointError> {
+        while self.checks.len() >= most.max(1) {
+            let Some(Check { record, known, outcome }) = self.checks.next().await else { return Ok(()) };
+            let dedupe = &self.keeper.core.dedupe;
+            match outcome {
+                Ok(held) if held == record.plain => {
+                    dedupe.read_back();
+                    dedupe.learn(record.hash, known);
+                    self.share(&record, known.pointer);
+                }
+                Err(Errno::TryLater) => return Err(CheckpointError::Read(Errno::TryLater)),
+                Ok(_) | Err(_) => {
+                    dedupe.forget(&record.hash);
+                    self.store(record).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Points to a record that is there.
+    fn share(&mut self, record: &Record, held: RecordPointer) {
+        let pointer = RecordPointer { born: BORN, generation: record.generation, lost: 0, ..held };
+        self.packed.shared.push(pointer);
+        self.packed.pointers.push((record.key, pointer));
+    }
+
+    /// Puts a record into its family's segment.
+    async fn store(&mut self, record: Record) -> Result<(), CheckpointError> {
+        let content = record.content();
+        let Record { key, generation, family, plain, lost, hash, dedupe } = record;
+        let id = content.0;
+        if !self.builders.contains_key(&id) {
+            let segment = self.draw().await?;
+            let target = self.keeper.core.config.segment_bytes as usize;
+            let builder = SegmentBuilder::new(segment, family.key.clone(), &self.keeper.salt, target);
+            self.builders.insert(id, builder);
+        }
+        let Some(builder) = self.builders.get_mut(&id) else { return Ok(()) };
+        let pointer = builder
+            .push_hashed(&plain, hash, compression(family.compression), BORN, generation)
+            .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
+        let pointer = RecordPointer { lost, ..pointer };
+        let full = builder.full();
+        if dedupe {
+            self.packed.fresh.insert(content, pointer);
+        }
+        self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
+        self.packed.pointers.push((key, pointer));
+        if full {
+            self.put(id);
+            self.wait_below(PUTS_MAX).await?;
+        }
+        Ok(())
     }
 
     /// A segment number that is durably reserved.
@@ -195,6 +286,9 @@ impl<'a> Packer<'a> {
 
     /// Writes what is left and waits for all of it.
     pub async fn finish(mut self) -> Result<Packed, CheckpointError> {
+        if let Err(error) = self.settle_checks(1).await {
+            return Err(self.abandon(error).await);
+        }
         let families: Vec<Uuid> = self.builders.keys().copied().collect();
         for family in families {
             self.put(family);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::SegmentId;
+use tarn_base::mutant;
 use tarn_data::{Forward, Forwarding, Heat, LiveSet, RecordPointer, SegmentState, SegmentValue};
 use tarn_meta::MetaView;
 
@@ -35,8 +36,8 @@ pub struct Table<'a> {
 /// What a batch does to the pointers of one record.
 struct Repointed {
     pointer: RecordPointer,
-    gone: u32,
-    new: u32,
+    gone: u64,
+    new: u64,
 }
 
 /// All changes of each record together, in order of name.
@@ -108,7 +109,7 @@ impl<'a> Table<'a> {
     }
 
     /// The count keys of those records that may have one.
-    async fn counts(&self, changes: &[Repointed]) -> Result<BTreeMap<Key, u32>, CheckpointError> {
+    async fn counts(&self, changes: &[Repointed]) -> Result<BTreeMap<Key, u64>, CheckpointError> {
         let counted = changes.iter().filter(|change| self.peek(change.pointer.segment).is_some_and(|of| of.shared > 0));
         let keys = counted.map(|change| Key::count(change.pointer.segment, change.pointer.index)).collect();
         let found = old_values(self.view, keys).await?;
@@ -119,7 +120,7 @@ impl<'a> Table<'a> {
         found.into_iter().map(decode).collect()
     }
 
-    fn repoint(&mut self, change: &Repointed, counts: &BTreeMap<Key, u32>) -> Result<(), CheckpointError> {
+    fn repoint(&mut self, change: &Repointed, counts: &BTreeMap<Key, u64>) -> Result<(), CheckpointError> {
         let Repointed { pointer, gone, new } = change;
         let name = Key::segment(pointer.segment);
         if self.peek(pointer.segment).is_none() && *new == 0 {
@@ -141,10 +142,12 @@ impl<'a> Table<'a> {
         }
         let key = Key::count(pointer.segment, pointer.index);
         let before = counts.get(&key).copied().unwrap_or(1);
+        let new = if mutant::on(mutant::COUNT_NOT_RAISED) { &0 } else { new };
         let after = before.saturating_add(*new).checked_sub(*gone).unwrap_or_else(|| {
             self.core.damaged(&key, "more pointers went than it counts");
             0
         });
+        let after = if mutant::on(mutant::SHARED_TAKEN_AS_DEAD) && gone > new { 0 } else { after };
         if after != before {
             self.count(pointer, before, after);
         }
@@ -155,11 +158,11 @@ impl<'a> Table<'a> {
     }
 
     /// Notes that so many pointers name a record.
-    fn count(&mut self, pointer: &RecordPointer, before: u32, after: u32) {
+    fn count(&mut self, pointer: &RecordPointer, before: u64, after: u64) {
         if before < 2 && after < 2 {
             return;
         }
-        let further = |pointers: u32| u64::from(pointers.saturating_sub(1)) * u64::from(pointer.stored);
+        let further = |pointers: u64| pointers.saturating_sub(1).saturating_mul(u64::from(pointer.stored));
         let Some(value) = self.value(pointer.segment) else { return };
         value.saved_bytes = value.saved_bytes.saturating_sub(further(before)) + further(after);
         value.shared = value.shared.saturating_sub(u32::from(before > 1)) + u32::from(after > 1);

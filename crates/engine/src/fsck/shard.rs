@@ -34,8 +34,8 @@ struct Checked {
 /// A record that has a count key, and the pointers that name it.
 #[derive(Debug)]
 struct Counted {
-    pointers: u32,
-    found: u32,
+    pointers: u64,
+    found: u64,
     /// The first of them: the others must say the same of the record.
     first: Option<RecordPointer>,
 }
@@ -129,7 +129,8 @@ impl Shard {
             counted.first = Some(*pointer);
             if let Some(checked) = self.segments.get_mut(&segment) {
                 checked.shared += 1;
-                checked.saved_bytes += u64::from(counted.pointers - 1) * u64::from(pointer.stored);
+                let further = counted.pointers.saturating_sub(1).saturating_mul(u64::from(pointer.stored));
+                checked.saved_bytes = checked.saved_bytes.saturating_add(further);
             }
             return Ok(false);
         };

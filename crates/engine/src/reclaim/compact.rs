@@ -69,6 +69,7 @@ impl Reclaim {
                 Err(error) if error.is_damage() => {
                     self.core.damaged(&Key::segment(*segment), &format!("{}: {error}", object_name(*segment)));
                     memory.immovable.insert(*segment);
+                    self.core.dedupe.doubt();
                 }
                 Err(error) => tracing::warn!(%segment, %error, "a segment could not be rewritten"),
             }

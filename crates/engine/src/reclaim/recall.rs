@@ -99,7 +99,7 @@ impl Reclaim {
                 tag: record.tag,
                 ..RecordPointer::default()
             };
-            self.core.dedupe.recall(record.hash, Known { pointer, placed: record.origin.is_none() });
+            self.core.dedupe.recall(record.hash, Known { pointer, placed: record.origin.is_none(), trusted: None });
         }
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tarn_base::ids::SegmentId;
+use tarn_base::ids::{SegmentId, VolumeId};
 use tarn_data::{Forwarding, RecordPointer, SegmentState, SegmentValue, object_name};
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
 use tarn_vfs::Errno;
 
 use crate::core::Core;
-use crate::key::Key;
+use crate::key::{Key, Kind};
 use crate::segments::flight::{Board, Name};
 
 /// Bytes between two records that are read along rather than asked for apart.
@@ -90,6 +90,13 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The plaintext of one record from the store, whatever caches hold; `volume` is one of its family.
+    pub async fn read_back(&self, volume: VolumeId, pointer: &RecordPointer) -> Result<Bytes, Errno> {
+        let key = Key { volume, ..Key::count(pointer.segment, pointer.index) };
+        let found = self.read_led(vec![(key, *pointer)]).await;
+        found.into_iter().next().map_or(Err(Errno::Io), |(_, outcome)| outcome)
     }
 
     async fn read_led(&self, wants: Vec<(Key, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
@@ -269,11 +276,12 @@ impl Core {
         let RecordPointer { segment, index, .. } = want.pointer;
         self.dedupe.damaged(segment, index);
         let object = object_name(object);
-        let Key { volume, a, b, .. } = want.key;
-        self.health.damaged(format!(
-            "record {index} of segment {segment}, in {object}: {what}; record {b} of volume {}, inode {a:x}",
-            volume.0
-        ));
+        let Key { volume, kind, a, b, .. } = want.key;
+        let whose = match kind {
+            Kind::Pointer => format!("record {b} of volume {}, inode {a:x}", volume.0),
+            _ => "found when its content was to be stored again".to_owned(),
+        };
+        self.health.damaged(format!("record {index} of segment {segment}, in {object}: {what}; {whose}"));
     }
 }
 
@@ -310,7 +318,7 @@ fn spans(mut wants: Vec<(SegmentId, Want)>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
-    use tarn_base::ids::{Ino, VolumeId};
+    use tarn_base::ids::Ino;
 
     use super::*;
 

@@ -344,7 +344,7 @@ const DATA: &[(&str, Plant)] = &[
 ];
 
 /// A count key for record 0 of the file.
-fn count(w: &World, keys: &mut Keys, pointers: u32) {
+fn count(w: &World, keys: &mut Keys, pointers: u64) {
     let pointer = RecordPointer::decode(&keys[&Key::pointer(w.volume, w.file, 0)]).unwrap();
     put(keys, Key::count(pointer.segment, pointer.index), |out| CountRecord { pointers }.encode(out));
 }
