@@ -40,6 +40,7 @@ impl Change {
         let mut settings = now.get(&name).map(|(settings, _)| settings.clone()).unwrap_or_default();
         settings.write_back_delay_ms = *chance.pick(&[0, 20, 200, 2_000, 30_000]);
         settings.compression = *chance.pick(&[CompressionSetting::None, CompressionSetting::Lz4]);
+        settings.dedupe = chance.percent(50);
         Change::Set(name, settings)
     }
 

@@ -21,7 +21,7 @@ const HISTORIES_PER_HIT: u64 = 100;
 const SHARE_MIN: u64 = 990;
 
 /// Cells beside crash points, store faults and operations.
-const CELLS: [(&str, &[&str]); 6] = [
+const CELLS: [(&str, &[&str]); 7] = [
     (
         "disk faults",
         &["a flush fails", "a write fails", "every write and flush fails", "power goes amid a write", "a slow flush"],
@@ -48,6 +48,10 @@ const CELLS: [(&str, &[&str]); 6] = [
     ),
     ("volumes", &["of write speed high"]),
     ("repeats", &["at once", "later"]),
+    (
+        "dedupe",
+        &["content is shared", "what an earlier life stored is read back and shared", "one of two that share goes"],
+    ),
     ("endings", &["crash while opening", "crash while stopping", "log lost", "moved", "taken over"]),
 ];
 

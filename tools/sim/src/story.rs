@@ -400,6 +400,7 @@ impl Story {
         let clients = futures::future::try_join(try_join_all(clients), others);
         let crashes = self.work(clients, &life, plan, device).await?;
         drop(life);
+        self.note_dedupe(opened);
         if !crashes {
             return self.close(opened, plan).await;
         }
@@ -409,6 +410,17 @@ impl Story {
         self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
         self.crash().await?;
         Ok(End::Power)
+    }
+
+    /// What dedupe came to in this life.
+    fn note_dedupe(&self, opened: &Opened) {
+        let totals = opened.engine.status().dedupe;
+        if totals.hits > 0 {
+            self.coverage.hit("dedupe", "content is shared");
+        }
+        if totals.read_back > 0 {
+            self.coverage.hit("dedupe", "what an earlier life stored is read back and shared");
+        }
     }
 
     /// Lets the clients work until they have done or something ends it; says whether the power goes.

@@ -42,16 +42,38 @@ impl Story {
 
     /// A file that is stored and then cut off: there is garbage in every history.
     async fn leave_garbage(&mut self, opened: &Opened) -> Checked {
-        let (dir, node) = (Slot(0), Slot(u32::MAX));
-        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-        let name = Bytes::from_static(b"garbage");
-        let data = Data { seed: self.plan.seed, count: 5000 };
+        let node = Slot(u32::MAX);
         let cut = SetAttr { size: Some(0), ..SetAttr::default() };
-        let ops = [
-            Op::Create { dir, name, mode: CreateMode::Unchecked, set: mode, into: node },
+        let [create, write] = self.file(b"garbage", node);
+        self.settle_each(opened, [create, write, Op::Setattr { node, set: cut }]).await
+    }
+
+    /// Two files of one content, of which one goes: what they shared, if they did, stays with the other.
+    async fn leave_twins(&mut self, opened: &Opened) -> Checked {
+        let hits = || opened.engine.status().dedupe.hits;
+        let before = hits();
+        let [first, second] = [(b"twin0", Slot(u32::MAX - 1)), (b"twin1", Slot(u32::MAX - 2))];
+        let made = [self.file(first.0, first.1), self.file(second.0, second.1)].concat();
+        self.settle_each(opened, made).await?;
+        if hits() > before {
+            self.coverage.hit("dedupe", "one of two that share goes");
+        }
+        self.settle_each(opened, [Op::Remove { dir: Slot(0), name: Bytes::from_static(first.0) }]).await
+    }
+
+    /// A new file of some content, the same for all of a history.
+    fn file(&self, name: &'static [u8], node: Slot) -> [Op; 2] {
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let name = Bytes::from_static(name);
+        let data = Data { seed: self.plan.seed, count: 5000 };
+        [
+            Op::Create { dir: Slot(0), name, mode: CreateMode::Unchecked, set, into: node },
             Op::Write { node, offset: 0, data, stability: Stability::File },
-            Op::Setattr { node, set: cut },
-        ];
+        ]
+    }
+
+    /// Runs operations, with a checkpoint after each.
+    async fn settle_each(&mut self, opened: &Opened, ops: impl IntoIterator<Item = Op>) -> Checked {
         for op in ops {
             let (slots, issue) = {
                 let pairs = self.knowledge.pairs.borrow();
@@ -97,9 +119,8 @@ impl Story {
         self.event("settle", format_args!("{done:?}"));
         check::walk::check(&opened.engine).await?;
         self.leave_garbage(opened).await?;
-        if opened.engine.status().dedupe.hits > 0 {
-            self.coverage.hit("dedupe", "records were shared in the last life");
-        }
+        self.leave_twins(opened).await?;
+        self.note_dedupe(opened);
         for _ in 0..3 {
             let reclaimed = opened.engine.reclaim_now().await.map_err(|error| failed(error.to_string()))?;
             self.event("settle", format_args!("{reclaimed:?}"));
