@@ -44,7 +44,7 @@ impl Story {
     async fn leave_garbage(&mut self, opened: &Opened) -> Checked {
         let node = Slot(u32::MAX);
         let cut = SetAttr { size: Some(0), ..SetAttr::default() };
-        let [create, write] = self.file(b"garbage", node);
+        let [create, write] = self.file(b"garbage", node, 0);
         self.settle_each(opened, [create, write, Op::Setattr { node, set: cut }]).await
     }
 
@@ -53,7 +53,7 @@ impl Story {
         let hits = || opened.engine.status().dedupe.hits;
         let before = hits();
         let [first, second] = [(b"twin0", Slot(u32::MAX - 1)), (b"twin1", Slot(u32::MAX - 2))];
-        let made = [self.file(first.0, first.1), self.file(second.0, second.1)].concat();
+        let made = [self.file(first.0, first.1, 1), self.file(second.0, second.1, 1)].concat();
         self.settle_each(opened, made).await?;
         if hits() > before {
             self.coverage.hit("dedupe", "one of two that share goes");
@@ -61,11 +61,11 @@ impl Story {
         self.settle_each(opened, [Op::Remove { dir: Slot(0), name: Bytes::from_static(first.0) }]).await
     }
 
-    /// A new file of some content, the same for all of a history.
-    fn file(&self, name: &'static [u8], node: Slot) -> [Op; 2] {
+    /// A new file; `content` says which of a history's it has.
+    fn file(&self, name: &'static [u8], node: Slot, content: u64) -> [Op; 2] {
         let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
         let name = Bytes::from_static(name);
-        let data = Data { seed: self.plan.seed, count: 5000 };
+        let data = Data { seed: self.plan.seed.wrapping_add(content), count: 5000 };
         [
             Op::Create { dir: Slot(0), name, mode: CreateMode::Unchecked, set, into: node },
             Op::Write { node, offset: 0, data, stability: Stability::File },
