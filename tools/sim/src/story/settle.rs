@@ -65,7 +65,7 @@ impl Story {
     fn file(&self, name: &'static [u8], node: Slot, content: u64) -> [Op; 2] {
         let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
         let name = Bytes::from_static(name);
-        let data = Data { seed: self.plan.seed.wrapping_add(content), count: 5000 };
+        let data = Data { seed: self.plan.seed.wrapping_add(content << 32), count: 5000 };
         [
             Op::Create { dir: Slot(0), name, mode: CreateMode::Unchecked, set, into: node },
             Op::Write { node, offset: 0, data, stability: Stability::File },
