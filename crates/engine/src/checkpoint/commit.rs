@@ -89,14 +89,7 @@ impl Keeper {
             turn.undecided.extend(drawn);
             return Err(error);
         }
-        let done = Done {
-            position: closed.last,
-            keys: collected.keys.len() as u64,
-            records: packed.pointers.len() as u64,
-            segments: packed.segments.len() as u64,
-            bytes: packed.bytes,
-            ..Done::default()
-        };
+        let done = Done { position: closed.last, keys: collected.keys.len() as u64, ..packed.done() };
         self.show(turn, number, collected, packed, &changes).await?;
         turn.stages.show = lap.next();
         turn.trimmed = closed.last;

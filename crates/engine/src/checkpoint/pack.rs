@@ -24,7 +24,7 @@ use tarn_vfs::{CompressionSetting, Errno};
 
 use super::collect::{Due, damaged};
 use super::merge::Merged;
-use super::{CheckpointError, Keeper, Stages, Turn};
+use super::{CheckpointError, Done, Keeper, Stages, Turn};
 use crate::core::Core;
 use crate::dedupe::{Known, LENGTH_MIN};
 use crate::key::Key;
@@ -313,6 +313,14 @@ impl<'a> Packer<'a> {
         }
         self.turn.given_up.append(&mut self.drawn);
         error
+    }
+}
+
+impl Packed {
+    /// What it brings to the store.
+    pub(super) fn done(&self) -> Done {
+        let (records, segments) = (self.pointers.len() as u64, self.segments.len() as u64);
+        Done { records, segments, bytes: self.bytes, ..Done::default() }
     }
 }
 

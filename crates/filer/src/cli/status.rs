@@ -68,23 +68,7 @@ fn print(status: &StatusView) {
     if let Some(reason) = &checkpoint.failing {
         say!("               FAILING: {reason}");
     }
-    let segments = &status.segments;
-    if segments.live > 0 {
-        say!(
-            "  segments     {} of {}, {} of it in use",
-            segments.live,
-            show_size(segments.live_object_bytes),
-            show_size(segments.live_bytes)
-        );
-    }
-    if segments.saved_bytes > 0 || status.dedupe.hits > 0 {
-        say!(
-            "  dedupe       saves {}; since the start {} records of {} were there already",
-            show_size(segments.saved_bytes),
-            status.dedupe.hits,
-            show_size(status.dedupe.hit_bytes)
-        );
-    }
+    objects(status);
     for cache in &status.caches {
         say!("  cache        {}: {} of {}", cache.name, show_size(cache.bytes), show_size(cache.capacity_bytes));
     }
@@ -107,6 +91,27 @@ fn print(status: &StatusView) {
                 None if volume.write_speed == "high" => ", write speed HIGH (a crash may lose the last 10 s)",
                 None => "",
             }
+        );
+    }
+}
+
+/// What lies in the store, and what dedupe saves of it.
+fn objects(status: &StatusView) {
+    let segments = &status.segments;
+    if segments.live > 0 {
+        say!(
+            "  segments     {} of {}, {} of it in use",
+            segments.live,
+            show_size(segments.live_object_bytes),
+            show_size(segments.live_bytes)
+        );
+    }
+    if segments.saved_bytes > 0 || status.dedupe.hits > 0 {
+        say!(
+            "  dedupe       saves {}; since the start {} records of {} were there already",
+            show_size(segments.saved_bytes),
+            status.dedupe.hits,
+            show_size(status.dedupe.hit_bytes)
         );
     }
 }
