@@ -64,6 +64,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// How long checkpoints of the metadata keep objects that they may name: SlateDB's compactor holds some.
+    pub fn checkpoints_live(&self) -> Duration {
+        if self.bends.slate { Duration::from_secs(21 * 60) } else { Duration::ZERO }
+    }
+
     pub fn new(plan: &Plan, clock: Arc<SimClock>, chaos: &Arc<Chaos>, tracker: &Arc<Tracker>, bends: Bends) -> Machine {
         let mut chance = Chance::new(plan.seed, "machine");
         let tasks = Arc::new(Tasks::new(tracker.clone()));

@@ -126,7 +126,7 @@ impl Story {
             self.event("settle", format_args!("{reclaimed:?}"));
             opened.engine.checkpoint().await.map_err(|error| failed(error.to_string()))?;
             // What was condemned may go then.
-            tokio::time::sleep(self.plan.hold).await;
+            tokio::time::sleep(self.plan.hold.max(self.machine.checkpoints_live())).await;
         }
         check::walk::check(&opened.engine).await?;
         let model = self.knowledge.tracker.model.snapshot();
