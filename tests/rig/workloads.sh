@@ -1,10 +1,10 @@
 #!/bin/bash
 # workloads.sh - every workload of the load generator in its quick form against a live server, each answer checked, with a
-# report; and a run against a server that lies ends with a failure and an invalid report.
+# report that a browser shows; and a run against a server that lies ends with a failure and an invalid report.
 . "$(dirname "$0")/lib.sh"
 BENCH=${TARN_BENCH:-$TARGET/debug/tarn-bench}
 begin
-serve
+serve --admin 127.0.0.1:9120
 began=$SECONDS
 URL=nfs://127.0.0.1:2049$EXPORT
 
@@ -12,13 +12,31 @@ quick() { # quick URL WORKLOAD NAME [flags]: prints what it says, leaves with wh
     in_ns "$BENCH" run "$2" --target "$1" --json "$WORK/$3.json" --html "$WORK/$3.html" "${@:4}" >"$WORK/$3.txt" 2>&1
 }
 
+# page NAME CELLS: a browser opens the page, says nothing against it, and its document has a mark for each cell of the
+# JSON in each series, and axes with titles and units.
+page() {
+    in_ns chromium-headless-shell --no-sandbox --disable-gpu --user-data-dir="$WORK/browser" --enable-logging=stderr \
+        --dump-dom "file://$WORK/$1.html" >"$WORK/$1.dom" 2>"$WORK/$1.said" || fail "$1: the browser leaves with $?"
+    ! grep -E 'CONSOLE|Uncaught' "$WORK/$1.said" || fail "$1: the browser's console has an error"
+    grep -q 'Not a SPEC result' "$WORK/$1.dom" || fail "$1: the page does not say that it is no SPEC result"
+    grep -q 'Tarn [0-9]' "$WORK/$1.dom" || fail "$1: the page lacks the server's configuration"
+    grep -q 'fdatasync' "$WORK/$1.dom" || fail "$1: the page lacks the statement on stable storage"
+    [ "$2" -gt 1 ] || return 0
+    local marks titles
+    marks=$({ grep -o 'class="point"' "$WORK/$1.dom" || true; } | wc -l)
+    [ "$marks" -eq $((2 * $2)) ] || fail "$1: $marks points in the plot for $2 cells in two series"
+    titles=$(grep -o '<text class="axis"[^>]*>[^<]*' "$WORK/$1.dom" | sed 's/.*>//' | sort | tr '\n' ';')
+    case $titles in
+    'operations a second;response time, ms;' | 'cell (plain: read, hatched: write);throughput, MB/s;') ;;
+    *) fail "$1: the axes are called \"$titles\"" ;;
+    esac
+}
+
 names=$("$BENCH" run list | awk '{print $1}')
 [ "$(wc -w <<<"$names")" -ge 15 ] || fail "the library has lost workloads: $names"
 for name in $names; do
     quick "$URL" "$name" "$name" --quick || { cat "$WORK/$name.txt"; fail "$name"; }
-    points=$({ grep -o 'class="point"' "$WORK/$name.html" || true; } | wc -l)
-    cells=$(grep -c '"achieved"' "$WORK/$name.json")
-    [ "$cells" -lt 2 ] || [ "$points" -ge "$cells" ] || fail "$name: $points points in the plot for $cells cells"
+    page "$name" "$(grep -c '"achieved"' "$WORK/$name.json")"
 done
 [ -z "$(in_ns nfs-ls "nfs://127.0.0.1$EXPORT?nfsport=2049&mountport=2049" | grep tarn-bench || true)" ] ||
     fail "a run has left its directory behind"
@@ -44,4 +62,4 @@ lies corrupt 5000 "WRONG DATA" --quick
 lies forget 1000 "WRONG DATA" --quick
 lies die 20000 "no connection" --quick --patience 1
 lies stall 20000 "an operation took" --scale 0.01 --warm-up 0.2 --seconds 3
-echo "$(wc -w <<<"$names") workloads in $took s, every byte right; four lies found out"
+echo "$(wc -w <<<"$names") workloads in $took s, every byte right, every page opened; four lies found out"

@@ -10,11 +10,13 @@
 //! - [`figures`]: the table of `docs/performance.md`.
 //! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
 //! - [`against_fio`]: this generator beside fio, which measures the generator.
+//! - [`claims`]: what the systems that Tarn follows claim, beside what is measured.
 //! - [`bend`]: a server that lies, which a run must find out.
 //! - It shares no code with the server it measures.
 
 pub mod against_fio;
 pub mod bend;
+pub mod claims;
 pub mod compare;
 pub mod content;
 pub mod drive;

@@ -32,6 +32,8 @@ enum Command {
     Run(tarn_bench::workload::cli::Arguments),
     /// Measure the generator: the same loads by fio, in turns; fails where latencies differ
     AgainstFio(tarn_bench::against_fio::Arguments),
+    /// Measure what the systems that Tarn follows claim, Tarn over two stores and NFS-Ganesha in turns
+    Claims(tarn_bench::claims::Arguments),
     /// Relay to a server and bend what passes: a run must find it out
     Bend {
         #[arg(long)]
@@ -321,6 +323,7 @@ fn main() -> ExitCode {
         Command::Meta(arguments) => meta(&arguments),
         Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
+        Command::Claims(arguments) => tarn_bench::claims::run(&arguments),
         Command::AgainstFio(arguments) => tarn_bench::against_fio::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),

@@ -114,14 +114,17 @@ pub fn json(rows: &[Row]) -> String {
 
 /// What stands between the markers of a document becomes `text`.
 pub fn replace(document: &str, text: &str) -> Outcome<String> {
-    let missing = |marker: &str| format!("the document has no line {marker}");
-    let (before, rest) = document.split_once(BEGIN).ok_or_else(|| missing(BEGIN))?;
-    let (_, after) = rest.split_once(END).ok_or_else(|| missing(END))?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", text.trim()))
+    replace_between(document, "start-figures", text)
 }
 
-const BEGIN: &str = "<!-- start-figures: begin -->";
-const END: &str = "<!-- start-figures: end -->";
+/// The same between the markers of another name.
+pub fn replace_between(document: &str, name: &str, text: &str) -> Outcome<String> {
+    let (begin, end) = (format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->"));
+    let missing = |marker: &str| format!("the document has no line {marker}");
+    let (before, rest) = document.split_once(&begin).ok_or_else(|| missing(&begin))?;
+    let (_, after) = rest.split_once(&end).ok_or_else(|| missing(&end))?;
+    Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim()))
+}
 
 #[cfg(test)]
 mod tests {
@@ -136,8 +139,9 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_changes() {
-        let document = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replace(&document, "new\n").unwrap(), format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
+        let (begin, end) = ("<!-- start-figures: begin -->", "<!-- start-figures: end -->");
+        let document = format!("a\n{begin}\nold\n{end}\nb\n");
+        assert_eq!(replace(&document, "new\n").unwrap(), format!("a\n{begin}\n\nnew\n\n{end}\nb\n"));
         assert!(replace("a", "new").is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod fuzz;
+mod measure;
 mod mutants;
 mod prove;
 mod sim;
@@ -36,6 +37,8 @@ enum Command {
     Mutants(mutants::Arguments),
     /// Damaged bytes for every decoder
     Fuzz(fuzz::Arguments),
+    /// What the systems that Tarn follows claim, measured here: the section "Workloads" of docs/performance.md
+    Measure(measure::Arguments),
     /// The long evidence, resumable, one result line a check
     Prove(prove::Arguments),
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&workspace, &arguments),
         Command::Mutants(arguments) => mutants::run(&workspace, &arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
+        Command::Measure(arguments) => measure::run(&workspace, &arguments),
         Command::Prove(arguments) => prove::run(&workspace, &arguments),
     };
     ended.unwrap_or_else(|problem| fail(&problem))

@@ -112,6 +112,15 @@ impl Reactor {
         self.0.live.set(self.0.live.get() + 1);
     }
 
+    /// Starts what goes on beside the load and keeps nobody waiting: it ends when the last program has.
+    pub fn spawn_beside(&self, future: impl Future<Output = ()> + 'static) {
+        self.spawn(async move {
+            future.await;
+            std::future::pending::<()>().await;
+        });
+        self.0.live.set(self.0.live.get() - 1);
+    }
+
     /// The task that is being polled: what a future writes down to be woken.
     pub fn current(&self) -> usize {
         self.0.running.get()
@@ -264,6 +273,22 @@ mod tests {
         }
         reactor.run().unwrap();
         assert_eq!(*woken.borrow(), [1, 5, 9]);
+    }
+
+    #[test]
+    fn what_goes_on_beside_keeps_nobody_waiting() {
+        let reactor = Reactor::new().unwrap();
+        let rounds = Rc::new(Cell::new(0));
+        let (beside, load, counted) = (reactor.clone(), reactor.clone(), rounds.clone());
+        reactor.spawn_beside(async move {
+            loop {
+                counted.set(counted.get() + 1);
+                beside.sleep_until(Instant::now() + Duration::from_millis(2)).await;
+            }
+        });
+        reactor.spawn(async move { load.sleep_until(Instant::now() + Duration::from_millis(20)).await });
+        reactor.run().unwrap();
+        assert!(rounds.get() > 2);
     }
 
     #[test]

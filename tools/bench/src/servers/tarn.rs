@@ -3,7 +3,7 @@
 use super::{Place, Server};
 use crate::Outcome;
 use crate::target::Target;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The log is large enough that a measurement's checkpoints come from its age, as they usually do.
@@ -12,17 +12,45 @@ const SETTINGS: &str = "[log]\nsize = \"4GiB\"\n";
 /// The generator's ports are anybody's, and it must be root.
 const RULES: &str = "127.0.0.0/8 rw,no_root_squash,insecure";
 
+/// Another store than the directory beside the log.
+pub struct Store {
+    /// What `measure.store_shape` says.
+    pub shape: &'static str,
+    pub directory: PathBuf,
+    /// The admin port.
+    pub admin: u16,
+}
+
 /// Starts `tarn serve` on the port, its log, state and objects on the disk of the place.
 pub fn start(place: &Place, binary: &Path, port: u16) -> Outcome<Server> {
+    serve(place, binary, port, None)
+}
+
+/// The same with the objects in `store`.
+pub fn start_over(place: &Place, binary: &Path, port: u16, store: &Store) -> Outcome<Server> {
+    serve(place, binary, port, Some(store))
+}
+
+fn serve(place: &Place, binary: &Path, port: u16, store: Option<&Store>) -> Outcome<Server> {
     let settings = place.directory.join("tarn.toml");
     // As many serving threads as it may use cores.
     let cores = if place.core.is_some() { "[nfs]\ncores = 1\n" } else { "" };
-    std::fs::write(&settings, format!("{SETTINGS}{cores}"))
+    let shape = store.map_or_else(String::new, |store| format!("[measure]\nstore_shape = \"{}\"\n", store.shape));
+    std::fs::write(&settings, format!("{SETTINGS}{cores}{shape}"))
         .map_err(|error| format!("{}: {error}", settings.display()))?;
     let (data, address) = (place.text("tarn-data"), format!("127.0.0.1:{port}"));
-    let arguments = ["serve", "--data", &data, "--nfs", &address, "--config", &settings.display().to_string()];
+    let settings = settings.display().to_string();
+    let mut arguments = vec!["serve", "--data", &data, "--nfs", &address, "--config", &settings];
+    let more = store.map(|store| {
+        let directory = store.directory.display();
+        (format!("file://{directory}"), place.text("key"), format!("127.0.0.1:{}", store.admin))
+    });
+    if let Some((url, key, admin)) = &more {
+        arguments.extend(["--store", url, "--key-file", key, "--admin", admin]);
+    }
     let server = place.start("tarn", binary, &arguments)?;
     let mut target = Target::parse(&format!("Tarn=nfs://{address}/vol"))?;
+    target.admin = store.map(|store| store.admin);
     target.durability = "FILE_SYNC, CREATE and COMMIT: in the log, fdatasync; objects in a local directory".to_owned();
     let server = server.ready(target, place)?;
     command(place, binary, &["volume", "set", "vol", "--exports", RULES])?;

@@ -99,6 +99,7 @@ mod tests {
             generator_cpu_s: 0.1,
             lateness_us: 20.0,
             histogram_off: Some(0.1),
+            requests: None,
             reopened: 0,
             jukebox: 0,
             verifiers: 0,

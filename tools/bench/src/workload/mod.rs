@@ -3,8 +3,11 @@
 //! - [`definition`]: what a workload's file says. [`library`]: those that come with the program.
 //! - [`files`]: the files it works on. [`process`]: who does what when. [`place`]: an export or a local directory.
 //! - [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`result`]: what was seen.
+//! - [`admin`]: what a Tarn says of itself; [`bill`]: what its requests cost; [`progress`]: how far the run is.
 //! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page.
 
+pub mod admin;
+pub mod bill;
 pub mod cli;
 pub mod definition;
 pub mod files;
@@ -13,6 +16,7 @@ pub mod library;
 pub mod page;
 pub mod place;
 pub mod process;
+pub mod progress;
 pub mod record;
 pub mod result;
 pub mod run;

@@ -1,5 +1,7 @@
 //! What a run has shown, as data: the JSON that reports are made of.
 
+use crate::workload::admin::Requests;
+use crate::workload::bill::Bill;
 use serde::{Deserialize, Serialize};
 
 /// A whole run against one target.
@@ -35,6 +37,9 @@ pub struct Report {
     pub cells: Vec<Cell>,
     /// Overall response time in ms, where the workload has one.
     pub ort_ms: Option<f64>,
+    /// What the server asked of its object store, if it tells.
+    #[serde(default)]
+    pub bill: Option<Bill>,
     pub valid: bool,
     /// Why it is not.
     pub reasons: Vec<String>,
@@ -64,6 +69,9 @@ pub struct Cell {
     /// Per cent by which a percentile misses that of the sorted latencies, at most; `None` where those were not kept.
     #[serde(default)]
     pub histogram_off: Option<f64>,
+    /// What the server asked of its object store meanwhile, warm-up included; `None` if it does not tell.
+    #[serde(default)]
+    pub requests: Option<Vec<Requests>>,
     pub reopened: u64,
     pub jukebox: u64,
     pub verifiers: u64,

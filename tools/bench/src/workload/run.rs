@@ -10,11 +10,14 @@ use crate::drive::random::{Deck, Random, Shares};
 use crate::drive::reactor::Reactor;
 use crate::measure::{Meter, Sample};
 use crate::ort;
+use crate::workload::admin::{self, Admin};
+use crate::workload::bill;
 use crate::workload::definition::{Component, Definition, Quick, Response};
 use crate::workload::files::{self, Files, Plan};
 use crate::workload::judge::judge;
 use crate::workload::place::Place;
 use crate::workload::process::{Pace, Process};
+use crate::workload::progress::Progress;
 use crate::workload::record::{Recorder, histogram, off_percent};
 use crate::workload::result::{self, Cell, Latency, Report};
 use crate::workload::site::Site;
@@ -70,6 +73,8 @@ struct Stage<'a> {
     sets: BTreeMap<String, Rc<Files>>,
     trouble: Rc<Trouble>,
     meter: Meter,
+    admin: Option<Admin>,
+    progress: Progress,
     warm_up: f64,
     seconds: f64,
     /// Cells so far: names of new files differ from cell to cell.
@@ -99,6 +104,8 @@ pub fn run(
         sets: BTreeMap::new(),
         trouble: trouble.clone(),
         meter: site.meter,
+        admin: site.admin,
+        progress: Progress::of_terminal(),
         warm_up: options.warm_up.or(quick.map(|quick| quick.warm_up)).unwrap_or(definition.load.warm_up),
         seconds: options.seconds.or(quick.map(|quick| quick.seconds)).unwrap_or(definition.load.seconds),
         count: Slot::new(0),
@@ -164,6 +171,7 @@ fn blank(name: &str, definition: &Definition, options: &Options, site: &Site) ->
         machine: crate::measure::machine::describe(),
         cells: Vec::new(),
         ort_ms: None,
+        bill: None,
         valid: true,
         reasons: Vec::new(),
     }
@@ -181,6 +189,7 @@ fn finish(report: &mut Report, definition: &Definition) {
         report.reasons.push(format!("{}: {}", cell.name, cell.reasons.join("; ")));
     }
     report.valid = report.reasons.is_empty();
+    report.bill = bill::of(report);
 }
 
 impl Stage<'_> {
@@ -215,7 +224,9 @@ impl Stage<'_> {
             report.directories += plan.directories as u64;
             let count = plan.sizes.len() as u32;
             let done = Rc::new(Slot::new(0));
+            self.progress.follow_bytes(&self.reactor, &format!("making {}", set.name), done.clone(), plan.bytes());
             let made = files::make(&self.reactor, &self.place, &self.pattern, (set, plan, first), &done)?;
+            self.progress.end();
             self.sets.insert(set.name.clone(), Rc::new(made));
             first += count;
         }
@@ -244,6 +255,7 @@ impl Stage<'_> {
         let components: Vec<(usize, &Component)> = self.definition.component.iter().enumerate().collect();
         let belongs = |component: &Component| component.cell.is_none() || component.cell == step.cell;
         let components: Vec<_> = components.into_iter().filter(|(_, component)| belongs(component)).collect();
+        let asked = self.admin.map(|admin| admin.requests()).transpose()?;
         let once = components.iter().all(|(_, component)| component.once);
         let begin = Instant::now() + Duration::from_millis(20);
         let warm_up = if once { 0.0 } else { warm_up };
@@ -254,13 +266,16 @@ impl Stage<'_> {
         let samples = Rc::new((Slot::new(None), Slot::new(None)));
         self.sample_at(from, &samples, true);
         if !once {
+            self.progress.follow_time(&self.reactor, &step.name, (begin, to));
             self.sample_at(to, &samples, false);
         }
         self.count.set(self.count.get() + 1);
         for (index, component) in &components {
             self.start(*index, component, step, (begin, to), &recorder)?;
         }
-        self.reactor.run()?;
+        let ended = self.reactor.run();
+        self.progress.end();
+        ended?;
         let first: Sample = samples.0.take().ok_or("a cell ended before it was measured")?;
         let last: Sample = match samples.1.take() {
             Some(sample) => sample,
@@ -274,6 +289,9 @@ impl Stage<'_> {
         let after = [&self.trouble.reopened, &self.trouble.jukebox, &self.trouble.verifiers].map(Slot::get);
         let [reopened, jukebox, verifiers] = std::array::from_fn(|index| after[index] - before[index]);
         let mut cell = self.summary(step, &components, &recorder, elapsed);
+        if let (Some(admin), Some(before)) = (self.admin, asked) {
+            cell.requests = Some(admin::between(&before, &admin.requests()?));
+        }
         cell.server_cpu_s = spent.process.map(|spent| spent.as_secs_f64());
         cell.server_rss_mib = self.meter.pid.and_then(crate::measure::machine::rss_mib);
         cell.generator_cpu_s = spent.generator.as_secs_f64();
@@ -391,6 +409,7 @@ impl Stage<'_> {
             server_rss_mib: None,
             generator_cpu_s: 0.0,
             lateness_us,
+            requests: None,
             histogram_off: self.options.raw.then(|| off_percent(&all, &mut raw)),
             reopened: 0,
             jukebox: 0,

@@ -5,7 +5,9 @@ use crate::drive::connection::Trouble;
 use crate::drive::reactor::Reactor;
 use crate::measure::{Meter, cpu};
 use crate::target::Target;
+use crate::workload::admin::{self, Admin};
 use crate::workload::place::{Local, Nfs, Place};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -23,7 +25,9 @@ pub struct Site {
     /// Microseconds of a NULL call, the median.
     pub rtt_us: f64,
     pub durability: String,
-    pub configuration: serde_json::Value,
+    pub configuration: Value,
+    /// A Tarn's admin port.
+    pub admin: Option<Admin>,
     directory: Directory,
 }
 
@@ -63,6 +67,8 @@ impl Site {
         target.core = opening.core;
         let (root, directory) = make_directory(&target, &name)?;
         let rtt_us = ping(target.address)?;
+        let admin = Admin::find(&target)?;
+        let status = admin.map(|admin| admin.status()).transpose()?;
         let nfs = Nfs::open(reactor, &target, directory, opening.connections, opening.patience, trouble)?;
         Ok(Site {
             name: opening.url.clone(),
@@ -70,8 +76,12 @@ impl Site {
             place: Rc::new(Place::Nfs(nfs)),
             meter: Meter { pid: target.pid, core: target.core },
             rtt_us,
-            durability: "as the server says: FILE_SYNC and COMMIT are taken at their word".to_owned(),
-            configuration: serde_json::Value::Null,
+            durability: status.as_ref().map_or_else(
+                || "not told by the server: FILE_SYNC and COMMIT are taken at their word".to_owned(),
+                |status| admin::stable_storage(status, &target.export),
+            ),
+            configuration: status.map_or(Value::Null, |status| admin::configuration(&status, &target.export)),
+            admin,
             directory: Directory::Remote { address: target.address, root, name },
         })
     }
@@ -85,7 +95,8 @@ impl Site {
             meter: Meter { pid: None, core: None },
             rtt_us: 0.0,
             durability: "O_DIRECT without a flush: past the page cache, perhaps in the device's".to_owned(),
-            configuration: serde_json::Value::Null,
+            configuration: Value::Null,
+            admin: None,
             directory: Directory::Path(path),
         })
     }

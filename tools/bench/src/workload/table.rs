@@ -67,6 +67,26 @@ pub fn tail(report: &Report) -> String {
         report.rtt_us,
         report.stable_storage
     );
+    if let Some(said) = report.configuration.as_object() {
+        let value = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let all: Vec<String> = said.iter().map(|(name, said)| format!("{name}: {}", value(said))).collect();
+        let _ = writeln!(text, "{}", all.join("; "));
+    }
+    if let Some(bill) = &report.bill {
+        let row = |row: &crate::workload::bill::Row| {
+            let asked = &row.requests;
+            format!("{} {} with {:.1} MB", asked.count, asked.kind, asked.bytes as f64 / 1e6)
+        };
+        let rows: Vec<String> = bill.rows.iter().map(row).collect();
+        let _ = writeln!(
+            text,
+            "store requests: {}; {:.4} USD, {:.4} USD a million operations ({})",
+            rows.join(", "),
+            bill.usd,
+            bill.usd_per_million_operations,
+            bill.assumption
+        );
+    }
     if let Some(ort) = report.ort_ms {
         let _ = writeln!(text, "overall response time {ort:.3} ms");
     }

@@ -53,6 +53,11 @@ pub const NEEDS: &[Need] = &[
     Need { name: "mke2fs", found: Found::Program("mke2fs"), by: By::Apt("e2fsprogs") },
     Need { name: "setpriv", found: Found::Program("setpriv"), by: By::Apt("util-linux") },
     Need { name: "mmdebstrap", found: Found::Program("mmdebstrap"), by: By::Apt("mmdebstrap") },
+    Need {
+        name: "chromium-headless-shell",
+        found: Found::Program("chromium-headless-shell"),
+        by: By::Apt("chromium-headless-shell"),
+    },
     Need { name: "guest", found: Found::Guest, by: By::Guest },
     Need { name: "pjdfstest", found: Found::Program("pjdfstest"), by: By::Cargo("pjdfstest@0.2.2") },
     Need { name: "fsx", found: Found::Program("fsx"), by: By::Cargo("fsx@0.3.2") },

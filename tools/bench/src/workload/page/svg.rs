@@ -78,10 +78,17 @@ pub fn draw(plot: &Plot) -> String {
             "<polyline points=\"{line}\" fill=\"none\" stroke=\"{ink}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>"
         );
         for point in &series.points {
-            mark(&mut out, index, frame.at(*point), ink, &format!("{}: {:.3} at {:.0}", series.name, point.1, point.0));
+            mark(
+                &mut out,
+                index,
+                frame.at(*point),
+                ink,
+                "point",
+                &format!("{}: {:.3} at {:.0}", series.name, point.1, point.0),
+            );
         }
         let y = TOP + 14.0 + 18.0 * index as f64;
-        mark(&mut out, index, (LEFT + 20.0, y - 4.0), ink, series.name);
+        mark(&mut out, index, (LEFT + 20.0, y - 4.0), ink, "key", series.name);
         let _ = write!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", LEFT + 32.0, escape(series.name));
     }
     out.push_str("</svg>");
@@ -92,24 +99,24 @@ fn pair((x, y): (f64, f64)) -> String {
     format!("{x:.1},{y:.1}")
 }
 
-/// A circle, a square or a triangle.
-fn mark(out: &mut String, index: usize, (x, y): (f64, f64), ink: &str, tells: &str) {
+/// A circle, a square or a triangle. `class` is "point" for what was measured and "key" for the legend.
+fn mark(out: &mut String, index: usize, (x, y): (f64, f64), ink: &str, class: &str, tells: &str) {
     let tells = escape(tells);
     let _ = match index % 3 {
         0 => write!(
             out,
-            "<circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{ink}\"><title>{tells}</title></circle>"
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{ink}\"><title>{tells}</title></circle>"
         ),
         1 => write!(
             out,
-            "<rect class=\"point\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"#fff\" stroke=\"{ink}\" \
+            "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"#fff\" stroke=\"{ink}\" \
              stroke-width=\"2\"><title>{tells}</title></rect>",
             x - 4.0,
             y - 4.0
         ),
         _ => write!(
             out,
-            "<path class=\"point\" d=\"M{x:.1} {:.1}l5 9h-10z\" fill=\"{ink}\"><title>{tells}</title></path>",
+            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l5 9h-10z\" fill=\"{ink}\"><title>{tells}</title></path>",
             y - 6.0
         ),
     };
@@ -126,6 +133,8 @@ pub fn bars(title: &str, unit: &str, cells: &[(&str, (f64, f64))]) -> String {
          </pattern></defs>",
     );
     frame.left_axis(&mut out, &format!("throughput, {unit}"));
+    let longest = cells.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as f64;
+    let slot = (WIDTH - LEFT - RIGHT) / cells.len().max(1) as f64;
     for (index, (name, (read, write))) in cells.iter().enumerate() {
         let index = index as f64;
         for (from, value, fill, what) in [(0.12, read, "#00508f", "read"), (0.5, write, "url(#hatch)", "write")] {
@@ -141,10 +150,12 @@ pub fn bars(title: &str, unit: &str, cells: &[(&str, (f64, f64))]) -> String {
         }
         let (x, y) = frame.at((index + 0.5, 0.0));
         let name = escape(name);
+        // Long names do not fit side by side: a letter of this size takes some six pixels.
+        let (turned, anchor) = if longest * 6.0 > slot { (-20, "end") } else { (0, "middle") };
         let _ = write!(
             out,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\">{name}</text>",
-            y + 16.0
+            "<text transform=\"translate({x:.1} {:.1}) rotate({turned})\" text-anchor=\"{anchor}\" font-size=\"10\">{name}</text>",
+            y + 14.0
         );
     }
     let middle = (LEFT + WIDTH - RIGHT) / 2.0;
