@@ -89,7 +89,7 @@ async fn many_cuts_of_one_file_bring_the_checkpoint_that_they_wait_for() {
     for step in 1..90u64 {
         let size = SetAttr { size: Some(step * (64 << 10)), ..SetAttr::default() };
         loop {
-            match engine.setattr(&Caller::root(), node, size.clone()).await {
+            match engine.setattr(&Caller::root(), node, size).await {
                 Ok(_) => break,
                 Err(refused) => assert_eq!(refused.value.errno, Errno::TryLater),
             }
