@@ -18,6 +18,8 @@ use crate::{Outcome, report};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -44,6 +46,9 @@ pub struct Arguments {
     pub warm_up: f64,
     #[arg(long, default_value_t = 3.0)]
     pub seconds: f64,
+    /// Operations a second at the peak of sfs2008-like, the same for all [default: found for each]
+    #[arg(long, default_value_t = 0.0)]
+    pub peak: f64,
     /// The document that the section is written into, between its markers
     #[arg(long, value_name = "FILE")]
     pub document: Option<PathBuf>,
@@ -216,13 +221,21 @@ impl Stand {
 }
 
 fn measure(arguments: &Arguments, binary: &Path) -> Outcome<()> {
+    // A signal ends the load, not this process: servers and directories must go.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone()).map_err(|error| error.to_string())?;
+    }
     let stand = Stand::start(arguments, binary)?;
     std::fs::create_dir_all(&arguments.results).map_err(|error| format!("{}: {error}", arguments.results.display()))?;
     let targets: Vec<&Target> = stand.servers.iter().filter_map(|server| server.target.as_ref()).collect();
     for name in &arguments.workload {
         let mut reports = Vec::new();
         for (target, server) in targets.iter().zip(SERVERS) {
-            let mut report = one(arguments, name, target)?;
+            let mut report = one(arguments, name, target, &interrupted)?;
+            if interrupted.load(Ordering::Relaxed) {
+                return Err("stopped by a signal".to_owned());
+            }
             server.clone_into(&mut report.target);
             let _ = write!(report.machine, "; load average {:.1}", machine::load_average());
             eprintln!(
@@ -238,22 +251,29 @@ fn measure(arguments: &Arguments, binary: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn one(arguments: &Arguments, name: &str, target: &Target) -> Outcome<Report> {
+fn one(arguments: &Arguments, name: &str, target: &Target, interrupted: &Arc<AtomicBool>) -> Outcome<Report> {
     let (name, definition) = find(name)?;
     let reactor = Reactor::new()?;
+    reactor.stop_by(interrupted.clone());
     let trouble = Rc::new(Trouble::default());
     let patience = Duration::from_secs(10);
     let url = target.url();
     let site = Site::open(&reactor, &Opening { url, connections: 8, patience, pid: target.pid, core: None }, &trouble)?;
     // About a gigabyte of data each.
     let scale = match name.as_str() {
+        // 2,000 op/s are taken where the peak is found.
+        "sfs2008-like" if arguments.peak > 0.0 => 8.0 / arguments.peak,
         "sfs2008-like" => 0.004,
         "ai-image-like" => 0.25,
         _ => 0.125,
     };
     let options = Options {
         quick: false,
-        peak: if name == "ai-image-like" { 2.0 } else { 0.0 },
+        peak: match name.as_str() {
+            "ai-image-like" => 2.0,
+            "sfs2008-like" => arguments.peak,
+            _ => 0.0,
+        },
         scale,
         points: 0,
         warm_up: Some(arguments.warm_up),
