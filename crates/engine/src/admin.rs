@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tarn_base::crypto::{Key as Secret, nonce};
 use tarn_base::ids::{Uuid, VolumeId};
+use tarn_base::mutant;
 use tarn_base::time::Time;
 use tarn_data::FamilyKey;
 use tarn_vfs::{Done, Errno, FileType, VolumeSettings};
@@ -270,6 +271,9 @@ impl Engine {
     async fn settle(&self, operation: PutVolume) -> Result<(), AdminError> {
         let refused = |failed: Done<tarn_vfs::Failure>| AdminError::Refused(failed.value.errno);
         let done = self.core.execute(operation).await.map_err(refused)?;
+        if mutant::on(mutant::VOLUME_BEFORE_LOG) {
+            return Ok(());
+        }
         self.core.log.wait(done.position).await.map_err(|error| AdminError::Refused(self.core.log_failed(&error)))
     }
 }

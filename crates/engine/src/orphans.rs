@@ -37,8 +37,11 @@ pub async fn remove_orphans(
         view.scan(&Key::segment(of(from)).encode(), &Key::segment(of(to)).encode(), (to - from) as usize).await?;
     let keys = page.entries.iter().filter_map(|(key, _)| Key::decode(key));
     let named: BTreeSet<SegmentId> = keys.map(|key| segment_id(key.a)).collect();
-    let orphans: Vec<SegmentId> =
-        (from..to).map(of).filter(|segment| !named.contains(segment) || mutant::on(mutant::RESERVED_DELETED)).collect();
+    // The mutant stops one short.
+    let kept = |segment: &SegmentId| {
+        named.contains(segment) && !(mutant::on(mutant::RESERVED_DELETED) && named.last() == Some(segment))
+    };
+    let orphans: Vec<SegmentId> = (from..to).map(of).filter(|segment| !kept(segment)).collect();
     let deletes = futures::stream::iter(orphans.clone()).map(|segment| {
         let name = object_name(segment);
         async move { store.delete(&name).await }

@@ -87,6 +87,7 @@ async fn taken_away(prefix: &str, told: &str) {
             assert!(matches!(&failed, Err(CheckpointError::Gone(what)) if what.contains(told)), "{failed:?}");
         }
         assert!(engine.log().used() >= used, "the log was trimmed");
+        assert!(below(&rig, "meta/").is_empty(), "something was made in its place");
         let shown = engine.status().checkpoint_error.expect("an error");
         assert!(shown.contains("gone") && shown.contains(told), "{shown}");
         assert_eq!(read(&engine, node, 1, 1).await, b"b");

@@ -17,6 +17,10 @@ pub enum Bug {
     TokensIgnored,
     RemovesLost,
     BytesSpoilt,
+    /// Clients are shown one verifier for ever, though the file system's own changes.
+    VerifierSticks,
+    /// Cookies of one opening mean something else in the next.
+    CookiesMove,
 }
 
 pub struct Bent {
@@ -51,7 +55,8 @@ impl FileSystem for Bent {
     }
 
     fn write_verifier(&self) -> [u8; 8] {
-        if self.bug == Bug::ConstantVerifier { [7; 8] } else { self.inner.write_verifier() }
+        let sticks = self.bug == Bug::VerifierSticks && self.calls.fetch_add(1, Ordering::Relaxed) > 0;
+        if self.bug == Bug::ConstantVerifier || sticks { [7; 8] } else { self.inner.write_verifier() }
     }
 
     fn incarnation(&self) -> u32 {
@@ -105,7 +110,21 @@ impl FileSystem for Bent {
     }
 
     fn list(&self, caller: &Caller, dir: Node, request: ListRequest) -> Answer<ListReply> {
-        self.inner.list(caller, dir, request)
+        if self.bug != Bug::CookiesMove {
+            return self.inner.list(caller, dir, request);
+        }
+        // "." and ".." are not moved.
+        let by = u64::from(self.inner.incarnation());
+        let after = if request.after > 2 { request.after.saturating_sub(by) } else { request.after };
+        let moved = move |mut reply: Reply<ListReply>| {
+            let entries = reply.iter_mut().flat_map(|done| &mut done.value.entries);
+            entries.filter(|entry| entry.cookie > 2).for_each(|entry| entry.cookie += by);
+            reply
+        };
+        match self.inner.list(caller, dir, ListRequest { after, ..request }) {
+            Answer::Ready(reply) => Answer::Ready(reply.map(moved)),
+            later => Answer::Waits(Box::pin(async move { moved(later.await) })),
+        }
     }
 
     fn create(&self, caller: &Caller, dir: Node, name: &[u8], mode: CreateMode, set: SetAttr) -> Answer<Effect> {

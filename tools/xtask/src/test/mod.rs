@@ -31,6 +31,8 @@ const FUZZ_SECONDS: u32 = 20;
 const FLIPS: u32 = 60;
 /// Fresh histories in the simulation stage.
 const SEEDS: u32 = 200;
+/// Beside them those with metadata in SlateDB, which takes ten times as long.
+const SLATE_SEEDS: u32 = 20;
 
 type Stage = fn(&Workspace, &mut Tally) -> Result<(), String>;
 
@@ -114,10 +116,13 @@ fn checks(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
 }
 
 fn simulation(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
-    let seeds = SEEDS.to_string();
-    let mut command = workspace.command(workspace.program("tarn-sim"));
-    let status = command.args(["run", "--seeds", &seeds]).status().map_err(|error| format!("tarn-sim: {error}"))?;
-    tally.outcome(&format!("simulation of {seeds} seeds"), status.success());
+    let runs: [(u32, &[&str], &str); 2] = [(SEEDS, &[], ""), (SLATE_SEEDS, &["--slate"], " with SlateDB")];
+    for (seeds, more, what) in runs {
+        let mut command = workspace.command(workspace.program("tarn-sim"));
+        let status = command.args(["run", "--seeds", &seeds.to_string()]).args(more).status();
+        let status = status.map_err(|error| format!("tarn-sim: {error}"))?;
+        tally.outcome(&format!("simulation of {seeds} seeds{what}"), status.success());
+    }
     Ok(())
 }
 
