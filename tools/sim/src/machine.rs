@@ -64,9 +64,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// How long checkpoints of the metadata keep objects that they may name: SlateDB's compactor holds some.
+    /// How long checkpoints of the metadata keep objects that they may name: SlateDB's compactor holds some for a quarter
+    /// of an hour. Three times that is less than an idle connection lives.
     pub fn checkpoints_live(&self) -> Duration {
-        if self.bends.slate { Duration::from_secs(21 * 60) } else { Duration::ZERO }
+        if self.bends.slate { Duration::from_secs(18 * 60) } else { Duration::ZERO }
     }
 
     pub fn new(plan: &Plan, clock: Arc<SimClock>, chaos: &Arc<Chaos>, tracker: &Arc<Tracker>, bends: Bends) -> Machine {
