@@ -108,7 +108,7 @@ fn objects(status: &StatusView) {
     }
     if segments.saved_bytes > 0 || status.dedupe.hits > 0 {
         say!(
-            "  dedupe       saves {}; since the start {} records of {} were there already",
+            "  dedupe       saved {} when last surveyed; since the start {} records of {} were there already",
             show_size(segments.saved_bytes),
             status.dedupe.hits,
             show_size(status.dedupe.hit_bytes)
