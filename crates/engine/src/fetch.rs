@@ -38,7 +38,14 @@ impl Core {
             pins.ranges.push(page);
         }
         if !need.records.is_empty() {
-            let records = self.read_records(&need.records).await?;
+            let records = match self.read_records(&need.records).await {
+                Err(Errno::TryLater) if self.stack.load().version != need.version => {
+                    // A checkpoint may have taken what was still read: begin again from the present.
+                    *pins = Pins::default();
+                    return Ok(());
+                }
+                read => read?,
+            };
             for ((_, pointer), bytes) in need.records.iter().zip(records) {
                 pins.records.insert((pointer.segment, pointer.index), bytes);
             }

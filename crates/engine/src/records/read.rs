@@ -221,7 +221,7 @@ impl Core {
         };
         let forward = forwarding.and_then(|forwarding| forwarding.records.get(&want.pointer.index).copied());
         let Some(forward) = forward.filter(|forward| forward.segment != tried) else {
-            if self.store_is_gone().await {
+            if self.store_is_gone().await || self.is_outdated(want).await {
                 return Err(Errno::TryLater);
             }
             self.damaged_record(want, tried, "the object is missing");
@@ -232,10 +232,25 @@ impl Core {
         let object = forward.segment;
         match self.get_patiently(&object_name(object), range.clone()).await {
             Ok(stored) => self.open_record(&Want { offset, ..want.clone() }, object, &stored).await,
+            Err(StoreError::NotFound(_)) if self.is_outdated(want).await => Err(Errno::TryLater),
             Err(error) => {
                 let wants = vec![want.clone()];
                 Err(self.read_failed(&Span { object, start: range.start, end: range.end, wants }, &error))
             }
+        }
+    }
+
+    /// Whether a checkpoint has changed the pointer since it was read: then nothing names the record any more, and where it
+    /// was is forgotten. Where that cannot be asked, nothing is known of damage either.
+    async fn is_outdated(&self, want: &Want) -> bool {
+        let Want { key, pointer, .. } = want;
+        if key.kind != Kind::Pointer {
+            return false;
+        }
+        let view = self.stack.load().view.clone();
+        match view.get(&key.encode()).await {
+            Ok(Some(value)) => RecordPointer::decode(&value).is_ok_and(|present| !same(&present, pointer)),
+            Ok(None) | Err(_) => true,
         }
     }
 
