@@ -1,4 +1,4 @@
-//! One trial: flip, open, read, checkpoint, read, scrub, walk; put the bit back, open, read.
+//! One trial: flip, open, read, scrub, checkpoint, read, scrub, walk; put the bit back, open, read.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -118,18 +118,24 @@ async fn look(image: &Image, flip: Option<&Flip>, engine: &Arc<Engine>, told: &m
     if flip.is_some_and(|flip| flip.class == Class::LastGroup) && !told.first.wrong.is_empty() {
         told.without = Some(read_back(&**engine, root, &image.before).await);
     }
+    // Before a checkpoint packs small segments together, and what lay beside their records is not read any more.
+    scrub(engine, told).await;
     if let Err(error) = engine.checkpoint().await {
         told.said.push(format!("checkpoint: {error}"));
     }
     let lost = told.without.is_some();
     told.second = read_back(&**engine, root, if lost { &image.before } else { &image.after }).await;
-    match engine.scrub(|_| ControlFlow::Continue(())).await {
-        Ok(report) => told.said.extend(report.damage.into_iter().chain(report.unread)),
-        Err(error) => told.said.push(format!("scrub: {error}")),
-    }
+    scrub(engine, told).await;
     match engine.fsck(true, |_| ()).await {
         Ok(report) => told.said.extend(report.findings),
         Err(error) => told.said.push(format!("fsck: {error}")),
     }
     told.said.extend(engine.status().damage);
+}
+
+async fn scrub(engine: &Arc<Engine>, told: &mut Told) {
+    match engine.scrub(|_| ControlFlow::Continue(())).await {
+        Ok(report) => told.said.extend(report.damage.into_iter().chain(report.unread)),
+        Err(error) => told.said.push(format!("scrub: {error}")),
+    }
 }
