@@ -1,6 +1,7 @@
 #!/bin/bash
 # workloads.sh - every workload of the load generator in its quick form against a live server, each answer checked, with a
-# report that a browser shows; and a run against a server that lies ends with a failure and an invalid report.
+# report that a browser shows; the same from two agents; and a run against a server that lies ends with a failure and an
+# invalid report.
 . "$(dirname "$0")/lib.sh"
 BENCH=${TARN_BENCH:-$TARGET/debug/tarn-bench}
 begin
@@ -42,6 +43,26 @@ done
     fail "a run has left its directory behind"
 took=$((SECONDS - began))
 
+# Two agents make the same load as one generator, and take nothing away that is not theirs.
+head -c 24 /dev/urandom | base64 >"$WORK/token"
+agents=()
+for port in 7001 7002; do
+    in_ns "$BENCH" agent --listen 127.0.0.1:$port --token-file "$WORK/token" >"$WORK/agent-$port.txt" 2>&1 &
+    agents+=($!)
+done
+sleep 0.5
+for name in sfs2008-like render; do
+    quick "$URL" $name "$name-agents" --quick --agent 127.0.0.1:7001 --agent 127.0.0.1:7002 \
+        --agent-token-file "$WORK/token" || { cat "$WORK/$name-agents.txt"; fail "$name from two agents"; }
+done
+files() { grep -m1 '"files"' "$WORK/$1.json"; }
+[ "$(files render)" = "$(files render-agents)" ] || fail "two agents made other files than one generator"
+for agent in "${agents[@]}"; do
+    pkill -P "$agent" 2>/dev/null || true
+    kill "$agent" 2>/dev/null || true
+    wait "$agent" 2>/dev/null || true
+done
+
 # A relay in between lies; the run must say so.
 lies() { # lies FAULT ONE_IN PATTERN [flags]
     in_ns "$BENCH" bend --listen 127.0.0.1:2050 --to 127.0.0.1:2049 --fault "$1" --one-in "$2" &
@@ -62,4 +83,4 @@ lies corrupt 5000 "WRONG DATA" --quick
 lies forget 1000 "WRONG DATA" --quick
 lies die 20000 "no connection" --quick --patience 1
 lies stall 20000 "an operation took" --scale 0.01 --warm-up 0.2 --seconds 3
-echo "$(wc -w <<<"$names") workloads in $took s, every byte right, every page opened; four lies found out"
+echo "$(wc -w <<<"$names") workloads in $took s, every byte right, every page opened; two agents did the same; four lies found out"

@@ -30,6 +30,8 @@ enum Command {
     Meta(Meta),
     /// Run a workload: a documented load at one or several targets, each answer checked
     Run(tarn_bench::workload::cli::Arguments),
+    /// Wait for a controller (`run --agent`) and make a part of its load
+    Agent(tarn_bench::workload::agent::serve::Arguments),
     /// Measure the generator: the same loads by fio, in turns; fails where latencies differ
     AgainstFio(tarn_bench::against_fio::Arguments),
     /// Measure what the systems that Tarn follows claim, Tarn over two stores and NFS-Ganesha in turns
@@ -324,6 +326,7 @@ fn main() -> ExitCode {
         Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
         Command::Claims(arguments) => tarn_bench::claims::run(&arguments),
+        Command::Agent(arguments) => tarn_bench::workload::agent::serve::run(&arguments),
         Command::AgainstFio(arguments) => tarn_bench::against_fio::run(&arguments),
         Command::NullServer { listen, wal } => tarn_bench::null::serve(listen, wal.as_deref()),
         Command::Hold(servers) => hold(&servers),

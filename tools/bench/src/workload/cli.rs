@@ -7,11 +7,14 @@ use crate::Outcome;
 use crate::drive::connection::Trouble;
 use crate::drive::reactor::Reactor;
 use crate::measure::cpu;
+use crate::workload::agent::control::{Agents, HERE};
+use crate::workload::agent::message::Open;
+use crate::workload::agent::token::Token;
 use crate::workload::definition::Definition;
-use crate::workload::library::{LIBRARY, find};
+use crate::workload::library::{LIBRARY, find, text};
 use crate::workload::page::page;
 use crate::workload::result::{Cell, Report};
-use crate::workload::run::{Options, run as run_workload};
+use crate::workload::run::{Load, Options, run as run_workload, run_by};
 use crate::workload::site::{Opening, Site};
 use crate::workload::table;
 use std::path::{Path, PathBuf};
@@ -60,6 +63,12 @@ pub struct Arguments {
     /// The core of the generator
     #[arg(long)]
     pub pin_client: Option<usize>,
+    /// Deal the load out to agents (`tarn-bench agent`) instead of making it here; `here` is one of this process
+    #[arg(long, value_name = "HOST:PORT")]
+    pub agent: Vec<String>,
+    /// The token that the agents know, the first line of this file
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_token_file: Option<PathBuf>,
     /// Write the reports to this file, as a JSON list
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -147,9 +156,43 @@ fn one(
     let trouble = Rc::new(Trouble::default());
     let patience = Duration::from_secs_f64(arguments.patience);
     let (url, pid) = (target.to_owned(), arguments.server_pid);
-    let opening = Opening { url, connections: arguments.connections, patience, pid, core: None };
-    let site = Site::open(&reactor, &opening, &trouble)?;
-    let options = Options {
+    let mut agents = agents(arguments, interrupted)?;
+    // With agents only the directory is made from here.
+    let connections = if agents.is_some() { 1 } else { arguments.connections };
+    let site = Site::open(&reactor, &Opening { url, connections, patience, pid, core: None }, &trouble)?;
+    let options = options(arguments, before);
+    let mut first = true;
+    let mut kept = Ok(());
+    let mut tell = |report: &Report, cell: &Cell| {
+        if std::mem::take(&mut first) {
+            println!("{}", table::head(report));
+        }
+        println!("{}", table::line(cell));
+        if kept.is_ok() {
+            kept = keep(report);
+        }
+    };
+    let opened = agents.as_mut().map(|agents| seat(agents, arguments, target, &site)).transpose();
+    let report = match (opened, &mut agents) {
+        (Err(error), _) => Err(error),
+        (Ok(_), Some(agents)) => Ok(run_by(Load::Agents(agents), &site, (name, definition), &options, &mut tell)),
+        (Ok(_), None) => Ok(run_workload(&reactor, &site, &trouble, (name, definition), &options, &mut tell)),
+    };
+    // They have stopped before what they made is taken away.
+    drop(agents);
+    // Whatever came of it, the directory goes.
+    let removed = site.remove();
+    let mut report = report?;
+    if let Err(error) = removed {
+        report.valid = false;
+        report.reasons.push(error);
+    }
+    kept?;
+    Ok(report)
+}
+
+fn options(arguments: &Arguments, before: Vec<Cell>) -> Options {
+    Options {
         quick: arguments.quick,
         peak: arguments.peak,
         scale: arguments.scale,
@@ -158,28 +201,39 @@ fn one(
         seconds: arguments.seconds,
         connections: arguments.connections,
         seed: arguments.seed,
-        patience,
+        patience: Duration::from_secs_f64(arguments.patience),
         raw: arguments.raw || arguments.quick,
         before,
-    };
-    let mut first = true;
-    let mut kept = Ok(());
-    let mut report = run_workload(&reactor, &site, &trouble, (name, definition), &options, &mut |report, cell| {
-        if std::mem::take(&mut first) {
-            println!("{}", table::head(report));
-        }
-        println!("{}", table::line(cell));
-        if kept.is_ok() {
-            kept = keep(report);
-        }
-    });
-    kept?;
-    // Whatever came of it, the directory goes.
-    if let Err(error) = site.remove() {
-        report.valid = false;
-        report.reasons.push(error);
     }
-    Ok(report)
+}
+
+/// The agents that were named, connected; `None` where this process makes the load.
+fn agents(arguments: &Arguments, interrupted: &Arc<AtomicBool>) -> Outcome<Option<Agents>> {
+    let token = match &arguments.agent_token_file {
+        _ if arguments.agent.is_empty() => return Ok(None),
+        Some(path) => Token::read(path)?,
+        // Nobody else is asked to believe it.
+        None if arguments.agent.iter().all(|agent| agent == HERE) => Token::draw()?,
+        None => return Err("agents must be told their token: give --agent-token-file FILE".to_owned()),
+    };
+    Agents::connect(&arguments.agent, &token, interrupted).map(Some)
+}
+
+/// Gives each agent its part of what was opened.
+fn seat(agents: &mut Agents, arguments: &Arguments, target: &str, site: &Site) -> Outcome<()> {
+    let (_, definition) = text(&arguments.workload)?;
+    let patience = Duration::from_secs_f64(arguments.patience);
+    agents.open(patience, |part, parts| Open {
+        target: target.to_owned(),
+        directory: site.directory(),
+        part,
+        parts,
+        definition: definition.clone(),
+        connections: arguments.connections,
+        patience: arguments.patience,
+        seed: arguments.seed,
+        raw: arguments.raw || arguments.quick,
+    })
 }
 
 fn read(path: &Path) -> Outcome<Vec<Report>> {

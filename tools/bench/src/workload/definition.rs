@@ -6,7 +6,7 @@
 //! - Tables of sizes and shares are data, so that somebody who holds an official table can put it in.
 
 use crate::Outcome;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A workload, as its file says it.
@@ -204,7 +204,7 @@ pub enum Stability {
 }
 
 /// What a process does at a time. Names are NFSv3's where one call does it.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Getattr,
@@ -318,9 +318,10 @@ impl Definition {
         Ok(())
     }
 
-    /// Names of the operations and their shares in per cent, where all load is of one component with a rate.
-    pub fn components_of(&self, cell: &str) -> impl Iterator<Item = &Component> {
-        self.component.iter().filter(move |component| component.cell.as_deref().is_none_or(|of| of == cell))
+    /// The components of a cell and their indices: those that name it, and those that name none.
+    pub fn taking_part(&self, cell: Option<&str>) -> impl Iterator<Item = (usize, &Component)> {
+        let belongs = move |component: &Component| component.cell.is_none() || component.cell.as_deref() == cell;
+        self.component.iter().enumerate().filter(move |(_, component)| belongs(component))
     }
 }
 

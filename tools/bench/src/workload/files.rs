@@ -8,6 +8,7 @@ use crate::drive::pattern::{Pattern, SECTOR};
 use crate::drive::random::{Random, Shares};
 use crate::drive::reactor::Reactor;
 use crate::workload::definition::{FileSet, Stability, mean};
+use crate::workload::generator::Part;
 use crate::workload::place::{Node, Pending, Place};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -109,6 +110,8 @@ pub struct Plan {
     pub sizes: Vec<u64>,
     pub directories: usize,
     pub links: usize,
+    /// Whose: files of the whole are dealt out one by one.
+    pub part: Part,
 }
 
 impl Plan {
@@ -124,9 +127,15 @@ impl Plan {
         let mut random = Random::new(seed);
         let shares = Shares::new(set.sizes.iter().map(|(_, share)| *share));
         let sizes = (0..files).map(|_| set.sizes[shares.pick(&mut random)].0).collect();
-        let directories = files.div_ceil(set.files_per_directory as usize);
-        let links = if set.files_per_link == 0 { 0 } else { files.div_ceil(set.files_per_link as usize) };
-        Plan { sizes, directories, links }
+        Plan { sizes, directories: 0, links: 0, part: Part::WHOLE }.deal(set, Part::WHOLE)
+    }
+
+    /// The part of it that is dealt to one of several generators.
+    pub fn deal(self, set: &FileSet, part: Part) -> Plan {
+        let sizes: Vec<u64> = self.sizes.into_iter().skip(part.index).step_by(part.count).collect();
+        let directories = sizes.len().div_ceil(set.files_per_directory as usize);
+        let links = if set.files_per_link == 0 { 0 } else { sizes.len().div_ceil(set.files_per_link as usize) };
+        Plan { sizes, directories, links, part }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -145,9 +154,10 @@ pub fn make(
 ) -> Outcome<Files> {
     let directories = make_directories(reactor, place, set, &plan)?;
     let file = |(index, size): (usize, &u64)| {
-        let (directory, name) = (index % plan.directories, format!("f{index:07}"));
+        let (directory, name) = (index % plan.directories.max(1), format!("f{index:07}"));
         let (versions, busy, pending) = (Vec::new(), Vec::new(), Vec::new());
-        let (id, size) = (first + index as u32, *size);
+        // Its number among the files of all generators.
+        let (id, size) = (first + (index * plan.part.count + plan.part.index) as u32, *size);
         let file = File { id, directory, name, node: None, size, versions, busy, cursor: 0, pending, written: false };
         RefCell::new(file)
     };
@@ -325,5 +335,8 @@ mod tests {
         assert_eq!(plan.sizes.len(), 24_414);
         assert!((plan.bytes() as f64 / 50e6 - 1.0).abs() < 0.02);
         assert_eq!(plan.directories, 24_414_usize.div_ceil(30));
+        let part = |index| plan.clone().deal(&set, Part { index, count: 3 });
+        assert_eq!((0..3).map(|index| part(index).bytes()).sum::<u64>(), plan.bytes());
+        assert_eq!(part(1).sizes[..2], [plan.sizes[1], plan.sizes[4]]);
     }
 }

@@ -31,8 +31,15 @@ pub const LIBRARY: &[(&str, &str)] = library![
 
 /// The workload of that name, or in that file.
 pub fn find(name: &str) -> Outcome<(String, Definition)> {
+    let (name, text) = text(name)?;
+    let definition = Definition::parse(&text).map_err(|error| format!("{name}: {error}"))?;
+    Ok((name, definition))
+}
+
+/// Its name and what its file says.
+pub fn text(name: &str) -> Outcome<(String, String)> {
     if let Some((name, text)) = LIBRARY.iter().find(|(known, _)| *known == name) {
-        return Ok(((*name).to_owned(), Definition::parse(text).map_err(|error| format!("{name}: {error}"))?));
+        return Ok(((*name).to_owned(), (*text).to_owned()));
     }
     let path = Path::new(name);
     if path.extension().is_none() {
@@ -41,7 +48,7 @@ pub fn find(name: &str) -> Outcome<(String, Definition)> {
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok((stem, Definition::parse(&text).map_err(|error| format!("{name}: {error}"))?))
+    Ok((stem, text))
 }
 
 #[cfg(test)]

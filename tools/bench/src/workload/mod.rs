@@ -2,15 +2,18 @@
 //!
 //! - [`definition`]: what a workload's file says. [`library`]: those that come with the program.
 //! - [`files`]: the files it works on. [`process`]: who does what when. [`place`]: an export or a local directory.
-//! - [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`result`]: what was seen.
+//! - [`generator`]: one generator's part of a run. [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`result`]: what was seen.
+//! - [`agent`]: several hosts that make one load.
 //! - [`admin`]: what a Tarn says of itself; [`bill`]: what its requests cost; [`progress`]: how far the run is.
 //! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page.
 
 pub mod admin;
+pub mod agent;
 pub mod bill;
 pub mod cli;
 pub mod definition;
 pub mod files;
+pub mod generator;
 pub mod judge;
 pub mod library;
 pub mod page;

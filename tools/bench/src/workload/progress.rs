@@ -21,6 +21,11 @@ impl Progress {
         Progress { on: std::io::stderr().is_terminal() }
     }
 
+    /// Draws nothing.
+    pub fn none() -> Progress {
+        Progress { on: false }
+    }
+
     /// Follows the time from `begin` to `end`.
     pub fn follow_time(self, reactor: &Reactor, name: &str, (begin, end): (Instant, Instant)) {
         let whole = end.saturating_duration_since(begin).as_secs_f64();

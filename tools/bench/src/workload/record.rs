@@ -19,6 +19,18 @@ pub struct Seen {
     pub written: u64,
 }
 
+impl Seen {
+    pub fn new() -> Seen {
+        Seen { latency: histogram(), read: 0, written: 0 }
+    }
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen::new()
+    }
+}
+
 /// Nanoseconds.
 pub fn histogram() -> Histogram<u64> {
     // Bounds and digits are constants that the crate takes.
@@ -69,8 +81,7 @@ impl Recorder {
         }
         let took = done.at.saturating_duration_since(due);
         let mut seen = self.seen.borrow_mut();
-        let new = || Seen { latency: histogram(), read: 0, written: 0 };
-        let entry = seen.entry((component, kind)).or_insert_with(new);
+        let entry = seen.entry((component, kind)).or_default();
         entry.latency.saturating_record(took.as_nanos() as u64);
         entry.read += done.read;
         entry.written += done.written;

@@ -34,6 +34,12 @@ pub struct Report {
     /// What the server says of itself.
     pub configuration: serde_json::Value,
     pub machine: String,
+    /// Of the last minute before the run; `None` where it was not looked at.
+    #[serde(default)]
+    pub load_average: Option<f64>,
+    /// The agents that made the load; none where this program did it alone.
+    #[serde(default)]
+    pub generators: Vec<Generator>,
     pub cells: Vec<Cell>,
     /// Overall response time in ms, where the workload has one.
     pub ort_ms: Option<f64>,
@@ -46,6 +52,19 @@ pub struct Report {
 }
 
 pub const VERSION: u32 = 1;
+
+/// An agent that took part.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Generator {
+    /// Where it listens.
+    pub address: String,
+    pub machine: String,
+    /// Microseconds from this program to it and back, the least of several.
+    pub rtt_us: f64,
+    /// Microseconds of a NULL call from it to the target, the median.
+    pub target_rtt_us: f64,
+    pub connections: u64,
+}
 
 /// One measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,28 +1,23 @@
 //! A run: the directory, the files, cell after cell, the report.
 //!
 //! - It works only in a directory that it made, and takes it away at the end, after a failure and after Ctrl-C too.
+//! - The load comes from this process or from agents; what they saw is added up before anything is said of it.
 //! - A wrong byte, a refused call or a server that is gone ends it with its reason; the report says so.
 
 use crate::Outcome;
 use crate::drive::connection::Trouble;
-use crate::drive::pattern::{Pattern, Reducible};
-use crate::drive::random::{Deck, Random, Shares};
 use crate::drive::reactor::Reactor;
-use crate::measure::{Meter, Sample};
+use crate::measure::Meter;
 use crate::ort;
 use crate::workload::admin::{self, Admin};
+use crate::workload::agent::control::Agents;
 use crate::workload::bill;
-use crate::workload::definition::{Component, Definition, Quick, Response};
-use crate::workload::files::{self, Files, Plan};
+use crate::workload::definition::{Definition, Quick, Response};
+use crate::workload::generator::{Generator, Made, Step, Tally, Window};
 use crate::workload::judge::judge;
-use crate::workload::place::Place;
-use crate::workload::process::{Pace, Process};
-use crate::workload::progress::Progress;
-use crate::workload::record::{Recorder, histogram, off_percent};
+use crate::workload::record::histogram;
 use crate::workload::result::{self, Cell, Latency, Report};
 use crate::workload::site::Site;
-use std::cell::Cell as Slot;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -49,39 +44,45 @@ pub struct Options {
 const PEAK_SHARE: f64 = 0.85;
 /// Seconds of that closed loop.
 const SEARCH: f64 = 3.0;
+/// Between the start of a cell and its first operation.
+const LEAD: Duration = Duration::from_millis(20);
 
-/// One measurement to make.
-#[derive(Clone, Debug)]
-struct Step {
-    name: String,
-    load: f64,
-    /// Only components of this cell; `None`: those of none.
-    cell: Option<String>,
-    closed: bool,
+/// Who makes the load.
+pub enum Load<'a> {
+    Own(Box<Generator<'a>>),
+    Agents(&'a mut Agents),
 }
 
-/// The processors' time at the beginning and at the end of a cell.
-type Samples = Rc<(Slot<Option<Sample>>, Slot<Option<Sample>>)>;
+impl Load<'_> {
+    fn make(&mut self, peak: f64, scale: f64) -> Outcome<Made> {
+        match self {
+            Load::Own(generator) => generator.make(peak, scale),
+            Load::Agents(agents) => agents.make(peak, scale),
+        }
+    }
+
+    fn measure(&mut self, step: &Step, (warm_up, seconds): (f64, f64), once: bool, meter: Meter) -> Outcome<Tally> {
+        match self {
+            Load::Own(generator) => {
+                generator.measure(step, Window { begin: Instant::now() + LEAD, warm_up, seconds }, meter)
+            }
+            Load::Agents(agents) => agents.measure(step, (warm_up, seconds), once, meter),
+        }
+    }
+}
 
 /// Everything that stays the same from cell to cell.
 struct Stage<'a> {
-    reactor: Reactor,
     definition: &'a Definition,
     options: &'a Options,
-    place: Rc<Place>,
-    pattern: Rc<Pattern>,
-    sets: BTreeMap<String, Rc<Files>>,
-    trouble: Rc<Trouble>,
+    load: Load<'a>,
     meter: Meter,
     admin: Option<Admin>,
-    progress: Progress,
     warm_up: f64,
     seconds: f64,
-    /// Cells so far: names of new files differ from cell to cell.
-    count: Slot<u64>,
 }
 
-/// Runs a workload at a site that was opened for it. `tell` is called after each cell.
+/// Runs a workload from this process at a site that was opened for it. `tell` is called after each cell.
 pub fn run(
     reactor: &Reactor,
     site: &Site,
@@ -90,29 +91,37 @@ pub fn run(
     options: &Options,
     tell: &mut dyn FnMut(&Report, &Cell),
 ) -> Report {
+    let mut generator = Generator::new(reactor, &site.place, trouble, definition);
+    (generator.seed, generator.raw) = (options.seed, options.raw);
+    run_by(Load::Own(Box::new(generator)), site, (name, definition), options, tell)
+}
+
+/// The same from whoever makes the load.
+pub fn run_by(
+    load: Load,
+    site: &Site,
+    (name, definition): (&str, &Definition),
+    options: &Options,
+    tell: &mut dyn FnMut(&Report, &Cell),
+) -> Report {
     let quick = if options.quick { definition.load.quick } else { None };
     let scale = options.scale * quick.map_or(1.0, |quick| quick.scale);
-    let reducible = definition.reducible;
-    let duplicates = reducible.dedupe_percent / 100.0;
-    let reducible = Reducible { duplicates, block: reducible.block, compressible: reducible.compressible };
-    let mut stage = Stage {
-        reactor: reactor.clone(),
-        definition,
-        options,
-        place: site.place.clone(),
-        pattern: Rc::new(Pattern::new(reducible)),
-        sets: BTreeMap::new(),
-        trouble: trouble.clone(),
-        meter: site.meter,
-        admin: site.admin,
-        progress: Progress::of_terminal(),
-        warm_up: options.warm_up.or(quick.map(|quick| quick.warm_up)).unwrap_or(definition.load.warm_up),
-        seconds: options.seconds.or(quick.map(|quick| quick.seconds)).unwrap_or(definition.load.seconds),
-        count: Slot::new(0),
-    };
     let mut report = blank(name, definition, options, site);
+    if let Load::Agents(agents) = &load {
+        report.generators = agents.said();
+        report.connections = report.generators.iter().map(|generator| generator.connections).sum();
+    }
     report.scale = scale;
     report.peak = first_of([options.peak, quick.map_or(0.0, |quick| quick.peak), definition.load.peak]);
+    let mut stage = Stage {
+        definition,
+        options,
+        load,
+        meter: site.meter,
+        admin: site.admin,
+        warm_up: options.warm_up.or(quick.map(|quick| quick.warm_up)).unwrap_or(definition.load.warm_up),
+        seconds: options.seconds.or(quick.map(|quick| quick.seconds)).unwrap_or(definition.load.seconds),
+    };
     // A run that fails says so in its report: nobody takes half of it for the whole.
     if let Err(reason) = stage.all(&mut report, quick, scale, tell) {
         report.reasons.push(reason);
@@ -169,6 +178,8 @@ fn blank(name: &str, definition: &Definition, options: &Options, site: &Site) ->
         stable_storage: site.durability.clone(),
         configuration: site.configuration.clone(),
         machine: crate::measure::machine::describe(),
+        load_average: None,
+        generators: Vec::new(),
         cells: Vec::new(),
         ort_ms: None,
         bill: None,
@@ -202,39 +213,22 @@ impl Stage<'_> {
     ) -> Outcome<()> {
         // Data is sized for the peak; one that must be found is found on the data of a small one.
         let sized_for = if report.peak > 0.0 { report.peak } else { SMALL_PEAK };
-        self.make(report, sized_for, scale)?;
+        let made = self.load.make(sized_for, scale)?;
+        (report.files, report.bytes, report.directories) = (made.files, made.bytes, made.directories);
         if report.peak == 0.0 && self.definition.load.points > 0 {
             report.peak = self.find_peak()?;
         }
         for step in steps(self.definition, self.options, quick, report.peak) {
-            let before = self.options.before.iter().find(|cell| cell.name == step.name && cell.valid);
-            let cell = before.cloned().map_or_else(|| self.cell(&step), Ok)?;
+            let before = self.options.before.iter().find(|cell| cell.name == step.name && cell.valid).cloned();
+            let cell = before.map_or_else(|| self.cell(&step), Ok)?;
             report.cells.push(cell.clone());
             tell(report, &cell);
         }
         Ok(())
     }
 
-    fn make(&mut self, report: &mut Report, peak: f64, scale: f64) -> Outcome<()> {
-        let mut first = 0;
-        for (index, set) in self.definition.fileset.iter().enumerate() {
-            let plan = Plan::new(set, peak, scale, self.options.seed.wrapping_add(index as u64));
-            report.files += plan.sizes.len() as u64;
-            report.bytes += plan.bytes();
-            report.directories += plan.directories as u64;
-            let count = plan.sizes.len() as u32;
-            let done = Rc::new(Slot::new(0));
-            self.progress.follow_bytes(&self.reactor, &format!("making {}", set.name), done.clone(), plan.bytes());
-            let made = files::make(&self.reactor, &self.place, &self.pattern, (set, plan, first), &done)?;
-            self.progress.end();
-            self.sets.insert(set.name.clone(), Rc::new(made));
-            first += count;
-        }
-        Ok(())
-    }
-
     /// Units that a closed loop of the same processes reaches, less a reserve.
-    fn find_peak(&self) -> Outcome<f64> {
+    fn find_peak(&mut self) -> Outcome<f64> {
         let step = Step { name: "search".to_owned(), load: 1.0, cell: None, closed: true };
         let cell = self.measure(&step, 0.5, SEARCH)?;
         let rate: f64 = self.definition.component.iter().map(|component| component.rate_per_unit).sum();
@@ -244,181 +238,78 @@ impl Stage<'_> {
         Ok((cell.achieved * PEAK_SHARE / rate / 100.0).ceil() * 100.0)
     }
 
-    fn cell(&self, step: &Step) -> Outcome<Cell> {
+    fn cell(&mut self, step: &Step) -> Outcome<Cell> {
         let mut cell = self.measure(step, self.warm_up, self.seconds)?;
         cell.reasons = judge(&cell, &self.definition.valid, self.options.quick);
         cell.valid = cell.reasons.is_empty();
         Ok(cell)
     }
 
-    fn measure(&self, step: &Step, warm_up: f64, seconds: f64) -> Outcome<Cell> {
-        let components: Vec<(usize, &Component)> = self.definition.component.iter().enumerate().collect();
-        let belongs = |component: &Component| component.cell.is_none() || component.cell == step.cell;
-        let components: Vec<_> = components.into_iter().filter(|(_, component)| belongs(component)).collect();
+    fn measure(&mut self, step: &Step, warm_up: f64, seconds: f64) -> Outcome<Cell> {
         let asked = self.admin.map(|admin| admin.requests()).transpose()?;
-        let once = components.iter().all(|(_, component)| component.once);
-        let begin = Instant::now() + Duration::from_millis(20);
-        let warm_up = if once { 0.0 } else { warm_up };
-        let from = begin + Duration::from_secs_f64(warm_up);
-        let to = from + Duration::from_secs_f64(if once { ONCE_MAX } else { seconds });
-        let recorder = Rc::new(Recorder::new(from, to, self.options.raw));
-        let before = [&self.trouble.reopened, &self.trouble.jukebox, &self.trouble.verifiers].map(Slot::get);
-        let samples = Rc::new((Slot::new(None), Slot::new(None)));
-        self.sample_at(from, &samples, true);
-        if !once {
-            self.progress.follow_time(&self.reactor, &step.name, (begin, to));
-            self.sample_at(to, &samples, false);
-        }
-        self.count.set(self.count.get() + 1);
-        for (index, component) in &components {
-            self.start(*index, component, step, (begin, to), &recorder)?;
-        }
-        let ended = self.reactor.run();
-        self.progress.end();
-        ended?;
-        let first: Sample = samples.0.take().ok_or("a cell ended before it was measured")?;
-        let last: Sample = match samples.1.take() {
-            Some(sample) => sample,
-            None => self.meter.sample()?,
-        };
-        let spent = last.since(&first);
-        let elapsed = match (once, recorder.last()) {
-            (true, Some(last)) => last.saturating_duration_since(from).as_secs_f64(),
-            _ => seconds,
-        };
-        let after = [&self.trouble.reopened, &self.trouble.jukebox, &self.trouble.verifiers].map(Slot::get);
-        let [reopened, jukebox, verifiers] = std::array::from_fn(|index| after[index] - before[index]);
-        let mut cell = self.summary(step, &components, &recorder, elapsed);
+        let once = self.definition.taking_part(step.cell.as_deref()).all(|(_, component)| component.once);
+        let tally = self.load.measure(step, (warm_up, seconds), once, self.meter)?;
+        let mut cell = summary(self.definition, step, &tally);
         if let (Some(admin), Some(before)) = (self.admin, asked) {
             cell.requests = Some(admin::between(&before, &admin.requests()?));
         }
-        cell.server_cpu_s = spent.process.map(|spent| spent.as_secs_f64());
         cell.server_rss_mib = self.meter.pid.and_then(crate::measure::machine::rss_mib);
-        cell.generator_cpu_s = spent.generator.as_secs_f64();
-        (cell.reopened, cell.jukebox, cell.verifiers) = (reopened, jukebox, verifiers);
         Ok(cell)
-    }
-
-    /// Reads the processors' time at a moment.
-    fn sample_at(&self, at: Instant, samples: &Samples, first: bool) {
-        let (reactor, meter, samples) = (self.reactor.clone(), self.meter, samples.clone());
-        self.reactor.spawn(async move {
-            reactor.sleep_until(at).await;
-            match meter.sample() {
-                Ok(sample) if first => samples.0.set(Some(sample)),
-                Ok(sample) => samples.1.set(Some(sample)),
-                Err(error) => reactor.fail(error),
-            }
-        });
-    }
-
-    fn start(
-        &self,
-        index: usize,
-        component: &Component,
-        step: &Step,
-        (begin, end): (Instant, Instant),
-        recorder: &Rc<Recorder>,
-    ) -> Outcome<()> {
-        let files = self.sets.get(&component.fileset).ok_or("a component's file set is missing")?;
-        let of_load = (component.processes_per_unit * step.load).ceil() as usize;
-        // A process has a file of its own, unless all share all.
-        let most = if component.shared || component.once { usize::MAX } else { files.files.len() };
-        let processes = (component.processes as usize).max(of_load).clamp(1, most.max(1));
-        let rate = if step.closed { 0.0 } else { component.rate_per_unit * step.load };
-        let lanes = processes * component.outstanding as usize;
-        let distance = (rate > 0.0).then(|| Duration::from_secs_f64(lanes as f64 / rate));
-        let shared_component = Rc::new(component.clone());
-        let next = Rc::new(Slot::new(0));
-        let deck = Rc::new(Deck::new(self.options.seed ^ self.count.get()).into());
-        for number in 0..processes {
-            let all = 0..files.files.len();
-            let share: Vec<usize> = match component.shared || component.once {
-                true => all.collect(),
-                false => all.skip(number).step_by(processes).collect(),
-            };
-            let seed = self.options.seed ^ (self.count.get() << 40) ^ ((index as u64) << 32) ^ number as u64;
-            let prefix = format!("n{}-{index}-{number}-", self.count.get());
-            let process = Rc::new(Process {
-                reactor: self.reactor.clone(),
-                place: self.place.clone(),
-                pattern: self.pattern.clone(),
-                files: files.clone(),
-                component: shared_component.clone(),
-                component_index: index,
-                recorder: recorder.clone(),
-                share,
-                next: next.clone(),
-                current: Slot::new(0),
-                shares: Shares::new(component.operation.iter().map(|operation| operation.share)),
-                sizes: component.operation.iter().map(|of| Shares::new(of.sizes.iter().map(|size| size.1))).collect(),
-                deck: Rc::clone(&deck),
-                random: Random::new(seed).into(),
-                scratch: super::process::Scratch { prefix, ..Default::default() }.into(),
-            });
-            for _ in 0..component.outstanding {
-                self.reactor.spawn(process.clone().run(Pace { begin, end, distance }));
-            }
-        }
-        Ok(())
-    }
-
-    fn summary(&self, step: &Step, components: &[(usize, &Component)], recorder: &Recorder, seconds: f64) -> Cell {
-        let lateness_us = recorder.lateness().as_secs_f64() * 1e6;
-        let (seen, mut raw) = recorder.take();
-        let count: u64 = seen.values().map(|seen| seen.latency.len()).sum();
-        let requested: f64 = match step.closed {
-            true => 0.0,
-            false => components.iter().map(|(_, component)| component.rate_per_unit * step.load).sum(),
-        };
-        let mut all = histogram();
-        let mut operations = Vec::new();
-        for (index, component) in components {
-            let shares: f64 = component.operation.iter().map(|operation| operation.share).sum();
-            let of_all = if requested > 0.0 { component.rate_per_unit * step.load / requested } else { 1.0 };
-            let known = requested > 0.0 || components.len() == 1;
-            for operation in &component.operation {
-                let found = seen.get(&(*index, operation.op));
-                let done = found.map_or(0, |seen| seen.latency.len());
-                if let Some(seen) = found {
-                    // Both have the same bounds.
-                    let _ = all.add(&seen.latency);
-                }
-                operations.push(result::Operation {
-                    component: component.name.clone(),
-                    operation: operation.op.name(),
-                    count: done,
-                    share: done as f64 * 100.0 / count.max(1) as f64,
-                    wanted: known.then_some(operation.share * 100.0 / shares * of_all),
-                    latency_ms: found.map(|seen| Latency::of(&seen.latency)).unwrap_or_default(),
-                });
-            }
-        }
-        let bytes = |of: fn(&super::record::Seen) -> u64| seen.values().map(of).sum::<u64>() as f64 / 1e6 / seconds;
-        Cell {
-            name: step.name.clone(),
-            load: step.load,
-            seconds,
-            requested,
-            achieved: count as f64 / seconds,
-            latency_ms: Latency::of(&all),
-            read_mb_s: bytes(|seen| seen.read),
-            write_mb_s: bytes(|seen| seen.written),
-            operations,
-            server_cpu_s: None,
-            server_rss_mib: None,
-            generator_cpu_s: 0.0,
-            lateness_us,
-            requests: None,
-            histogram_off: self.options.raw.then(|| off_percent(&all, &mut raw)),
-            reopened: 0,
-            jukebox: 0,
-            verifiers: 0,
-            valid: true,
-            reasons: Vec::new(),
-        }
     }
 }
 
-/// Seconds after which a cell that takes each file once is given up.
-const ONCE_MAX: f64 = 3600.0;
+fn summary(definition: &Definition, step: &Step, tally: &Tally) -> Cell {
+    let components: Vec<_> = definition.taking_part(step.cell.as_deref()).collect();
+    let count: u64 = tally.seen.values().map(|seen| seen.latency.len()).sum();
+    let requested: f64 = match step.closed {
+        true => 0.0,
+        false => components.iter().map(|(_, component)| component.rate_per_unit * step.load).sum(),
+    };
+    let mut all = histogram();
+    let mut operations = Vec::new();
+    for (index, component) in &components {
+        let shares: f64 = component.operation.iter().map(|operation| operation.share).sum();
+        let of_all = if requested > 0.0 { component.rate_per_unit * step.load / requested } else { 1.0 };
+        let known = requested > 0.0 || components.len() == 1;
+        for operation in &component.operation {
+            let found = tally.seen.get(&(*index, operation.op));
+            let done = found.map_or(0, |seen| seen.latency.len());
+            if let Some(seen) = found {
+                // Both have the same bounds.
+                let _ = all.add(&seen.latency);
+            }
+            operations.push(result::Operation {
+                component: component.name.clone(),
+                operation: operation.op.name(),
+                count: done,
+                share: done as f64 * 100.0 / count.max(1) as f64,
+                wanted: known.then_some(operation.share * 100.0 / shares * of_all),
+                latency_ms: found.map(|seen| Latency::of(&seen.latency)).unwrap_or_default(),
+            });
+        }
+    }
+    let seconds = tally.seconds.max(1e-6);
+    let bytes = |of: fn(&super::record::Seen) -> u64| tally.seen.values().map(of).sum::<u64>() as f64 / 1e6 / seconds;
+    Cell {
+        name: step.name.clone(),
+        load: step.load,
+        seconds,
+        requested,
+        achieved: count as f64 / seconds,
+        latency_ms: Latency::of(&all),
+        read_mb_s: bytes(|seen| seen.read),
+        write_mb_s: bytes(|seen| seen.written),
+        operations,
+        server_cpu_s: tally.server_cpu_s,
+        server_rss_mib: None,
+        generator_cpu_s: tally.generator_cpu_s,
+        lateness_us: tally.lateness_us,
+        requests: None,
+        histogram_off: tally.histogram_off,
+        reopened: tally.reopened,
+        jukebox: tally.jukebox,
+        verifiers: tally.verifiers,
+        valid: true,
+        reasons: Vec::new(),
+    }
+}

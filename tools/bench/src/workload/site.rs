@@ -17,6 +17,9 @@ use tarn_nfsclient::{Client, Credentials, Handle, Kind};
 /// NULL calls that the round trip is told from.
 const PINGS: usize = 101;
 
+/// What the name of a run's directory begins with.
+pub const DIRECTORY: &str = "tarn-bench-";
+
 pub struct Site {
     pub name: String,
     pub place: Rc<Place>,
@@ -48,12 +51,54 @@ pub struct Opening {
     pub core: Option<usize>,
 }
 
+/// One generator's part of the directory that a run has made.
+pub struct Seat {
+    pub place: Rc<Place>,
+    pub connections: usize,
+    /// Microseconds of a NULL call, the median; for a directory 0.
+    pub rtt_us: f64,
+}
+
+impl Seat {
+    /// Makes `part` in `directory`, which stands in the target's root already. Whoever made that takes it all away.
+    pub fn take(
+        reactor: &Reactor,
+        opening: &Opening,
+        (directory, part): (&str, &str),
+        trouble: &Rc<Trouble>,
+    ) -> Outcome<Seat> {
+        if let Some(path) = opening.url.strip_prefix("file://") {
+            let path = PathBuf::from(path).join(directory).join(part);
+            std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let place = Rc::new(Place::Local(Local::open(reactor, &path)?));
+            return Ok(Seat { place, connections: 0, rtt_us: 0.0 });
+        }
+        let target = Target::parse(&opening.url)?;
+        let failed = |error: tarn_nfsclient::Error| format!("{}: {directory}: {error}", target.name);
+        let root = client(target.mount).mount(&target.export).map_err(failed)?;
+        let mut client = client(target.address);
+        let (inner, _) = client.lookup(&root, directory.as_bytes()).map_err(failed)?;
+        let own = client.mkdir(&inner, part.as_bytes(), 0o755).map_err(failed)?;
+        let rtt_us = ping(target.address)?;
+        let nfs = Nfs::open(reactor, &target, own, opening.connections, opening.patience, trouble)?;
+        Ok(Seat { connections: nfs.connections(), place: Rc::new(Place::Nfs(nfs)), rtt_us })
+    }
+}
+
 impl Site {
+    /// The name of the directory that was made.
+    pub fn directory(&self) -> String {
+        match &self.directory {
+            Directory::Remote { name, .. } => name.clone(),
+            Directory::Path(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+
     /// Opens `nfs://host[:port]/path` or `file:///dir` and makes a directory of its own there.
     pub fn open(reactor: &Reactor, opening: &Opening, trouble: &Rc<Trouble>) -> Outcome<Site> {
         // No two runs at one time share a name, whatever machine they come from.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let name = format!("tarn-bench-{:x}-{:x}", std::process::id(), now.as_micros());
+        let name = format!("{DIRECTORY}{:x}-{:x}", std::process::id(), now.as_micros());
         if let Some(path) = opening.url.strip_prefix("file://") {
             return Site::local(reactor, opening, PathBuf::from(path).join(name));
         }

@@ -67,6 +67,13 @@ pub fn tail(report: &Report) -> String {
         report.rtt_us,
         report.stable_storage
     );
+    for generator in &report.generators {
+        let _ = writeln!(
+            text,
+            "agent {}: {:.0} us from here and back, {:.0} us to the target, {} connections; {}",
+            generator.address, generator.rtt_us, generator.target_rtt_us, generator.connections, generator.machine
+        );
+    }
     if let Some(said) = report.configuration.as_object() {
         let value = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let all: Vec<String> = said.iter().map(|(name, said)| format!("{name}: {}", value(said))).collect();

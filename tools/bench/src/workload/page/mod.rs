@@ -73,6 +73,11 @@ fn summary(text: &mut String, report: &Report) {
     row("Round trip of a NULL call", format!("{:.0} us", report.rtt_us));
     row("Stable storage", report.stable_storage.clone());
     row("Generator's machine", report.machine.clone());
+    for generator in &report.generators {
+        let (rtt, of_target) = (generator.rtt_us, generator.target_rtt_us);
+        let text = format!("{}; {rtt:.0} us to it and back, {of_target:.0} us to the target", generator.machine);
+        row(&format!("Agent {}", escape(&generator.address)), text);
+    }
     row("Began", date(report.began));
     row("Seed", report.seed.to_string());
     text.push_str("</table>");

@@ -9,6 +9,7 @@ use crate::workload::definition::Stability;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tarn_nfsclient::types::{Attributes, Change};
 use tarn_nfsclient::xdr::{Reader, Writer};
@@ -20,6 +21,8 @@ const JUKEBOX: u32 = 10_008;
 const IN_FLIGHT: usize = 2;
 /// Bytes of one reply of READDIR and READDIRPLUS.
 const LISTING: u32 = 32 << 10;
+
+static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// Who is asked how.
 pub struct Nfs {
@@ -40,7 +43,9 @@ impl Nfs {
         patience: Duration,
         trouble: &Rc<Trouble>,
     ) -> Outcome<Nfs> {
-        let mut first = std::process::id().wrapping_mul(7919);
+        // Several may be opened by one process: their calls' numbers differ all the same.
+        let opened = OPENED.fetch_add(1, Ordering::Relaxed);
+        let mut first = std::process::id().wrapping_add(opened << 16).wrapping_mul(7919);
         let mut open = || {
             first = first.wrapping_add(1 << 22);
             Connection::open(reactor, target.address, (0, 0), first, patience, trouble.clone())
