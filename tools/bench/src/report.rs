@@ -76,7 +76,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn thousands(value: f64) -> String {
+pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {

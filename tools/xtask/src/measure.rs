@@ -1,6 +1,6 @@
 //! `cargo x measure`: the section "Workloads" of docs/performance.md, measured on this machine.
 //!
-//! - One workload after the other, each in a process of its own: what was measured stays when the next one fails.
+//! - What was measured stays: a second call goes on where the first one ended, unless Tarn was built anew meanwhile.
 //! - Needs root, two cores and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; without those `--no-ganesha`.
 
 use crate::workspace::Workspace;
@@ -8,21 +8,18 @@ use std::process::ExitCode;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only these workloads
+    /// Only these; `list` names them
     workloads: Vec<String>,
     /// Leave NFS-Ganesha out
     #[arg(long)]
     no_ganesha: bool,
-    /// Seconds that each point is measured
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
+    /// Seconds and rounds, as a share of what is right: a trial, which writes no document
+    #[arg(long, default_value_t = 1.0)]
+    share: f64,
     /// Build nothing: the programs are there
     #[arg(long)]
     built: bool,
 }
-
-/// Those whose figures the document holds against the seeds'.
-const WORKLOADS: [&str; 6] = ["sfs2008-like", "ai-image-like", "oltp", "stream-read", "stream-write", "analytics"];
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, String> {
     if !arguments.built {
@@ -32,24 +29,19 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<ExitCode, Str
         }
     }
     let programs = workspace.target.join("release");
-    let results = workspace.target.join("measure");
-    let chosen: Vec<&str> = match arguments.workloads.is_empty() {
-        true => WORKLOADS.to_vec(),
-        false => arguments.workloads.iter().map(String::as_str).collect(),
-    };
-    let mut failed = Vec::new();
-    for workload in chosen {
-        let mut command = workspace.command(programs.join("tarn-bench"));
-        command.arg("claims").arg("--tarn").arg(programs.join("tarn")).arg("--results").arg(&results);
-        command.args(["--workload", workload, "--seconds", &arguments.seconds.to_string(), "--document"]);
-        command.arg(workspace.root.join("docs/performance.md"));
-        if !arguments.no_ganesha {
-            command.arg("--ganesha");
-        }
-        let status = command.status().map_err(|error| format!("tarn-bench: {error}"))?;
-        if !status.success() {
-            failed.push(workload);
-        }
+    let mut command = workspace.command(programs.join("tarn-bench"));
+    command.arg("claims").arg("--tarn").arg(programs.join("tarn"));
+    let results = if arguments.share < 1.0 { "measure-trial" } else { "measure" };
+    command.arg("--results").arg(workspace.target.join(results)).args(["--share", &arguments.share.to_string()]);
+    if !arguments.workloads.is_empty() {
+        command.args(["--workload", &arguments.workloads.join(",")]);
     }
-    if failed.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(format!("not measured: {}", failed.join(", "))) }
+    if arguments.share >= 1.0 {
+        command.arg("--document").arg(workspace.root.join("docs/performance.md"));
+    }
+    if !arguments.no_ganesha {
+        command.arg("--ganesha");
+    }
+    let status = command.status().map_err(|error| format!("tarn-bench: {error}"))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -42,8 +42,9 @@ pub struct Options {
 
 /// Share of a closed loop's rate that is taken for the peak.
 const PEAK_SHARE: f64 = 0.85;
-/// Seconds of that closed loop.
-const SEARCH: f64 = 3.0;
+/// Seconds of that closed loop at least; otherwise as long as a point is measured: a server may hold for a few seconds what
+/// it does not hold for long.
+const SEARCH_MIN: f64 = 3.0;
 /// Between the start of a cell and its first operation.
 const LEAD: Duration = Duration::from_millis(20);
 
@@ -230,7 +231,7 @@ impl Stage<'_> {
     /// Units that a closed loop of the same processes reaches, less a reserve.
     fn find_peak(&mut self) -> Outcome<f64> {
         let step = Step { name: "search".to_owned(), load: 1.0, cell: None, closed: true };
-        let cell = self.measure(&step, 0.5, SEARCH)?;
+        let cell = self.measure(&step, 0.5, self.seconds.max(SEARCH_MIN))?;
         let rate: f64 = self.definition.component.iter().map(|component| component.rate_per_unit).sum();
         if rate <= 0.0 {
             return Err("a workload of load points needs a rate".to_owned());
