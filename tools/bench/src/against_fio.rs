@@ -3,7 +3,8 @@
 //! - fio's job is made from the workload's own file, so that both do the same: sizes, shares, depth, files, O_DIRECT,
 //!   io_uring, one thread. fio's latency is that from submission to completion as well (`lat`, not `clat`).
 //! - A pair is one run of each, the order changing from pair to pair; the figure is the median of the pairs' ratios.
-//! - Both write over files that were written before (`overwrite`): otherwise fio's writes also make the file.
+//! - Both write over files that were written before (`overwrite`) and that stay from pair to pair: otherwise fio's writes
+//!   also make the file, and this generator would run on a disk that is still busy with what was just prepared.
 //! - fio writes the same bytes again, slightly scrambled: to make new ones (`refill_buffers`) takes its thread longer
 //!   than a fast disk takes to write them, and then a latency would be that of fio.
 //! - fio reads nothing it could compare; this generator compares every byte. What that costs shows here.
@@ -11,16 +12,17 @@
 use crate::Outcome;
 use crate::drive::connection::Trouble;
 use crate::drive::reactor::Reactor;
-use crate::measure::cpu;
+use crate::measure::{Meter, cpu};
 use crate::workload::definition::{Component, Definition, Kind};
+use crate::workload::generator::{Generator, Step, Window};
 use crate::workload::library::find;
-use crate::workload::run::{Options, run as run_workload};
+use crate::workload::result::Latency;
 use crate::workload::site::{Opening, Site};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -81,12 +83,22 @@ fn workload(arguments: &Arguments, directory: &Path, name: &str) -> Outcome<bool
     let mut pairs: Vec<(Run, Run)> = Vec::new();
     let job = job(&definition, arguments, directory).map_err(|error| format!("{name}: {error}"))?;
     fio(&job, true)?;
+    let reactor = Reactor::new()?;
+    let trouble = Rc::new(Trouble::default());
+    let (url, patience) = (format!("file://{}", directory.display()), Duration::from_secs(10));
+    let site = Site::open(&reactor, &Opening { url, connections: 1, patience, pid: None, core: None }, &trouble)?;
+    let mut generator = Generator::new(&reactor, &site.place, &trouble, &definition);
+    generator.raw = true;
+    generator.make(1.0, arguments.scale)?;
+    settle(directory);
     for pair in 0..arguments.pairs.max(1) {
         let first = if pair % 2 == 1 { Some(fio(&job, false)?) } else { None };
-        let own = own(arguments, directory, (&name, &definition))?;
+        let own = own(arguments, &generator)?;
         let other = first.map_or_else(|| fio(&job, false), Ok)?;
         pairs.push((own, other));
     }
+    drop(generator);
+    site.remove()?;
     for entry in std::fs::read_dir(directory).map_err(|error| error.to_string())?.flatten() {
         std::fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
     }
@@ -198,33 +210,29 @@ fn fio(job: &[String], only_files: bool) -> Outcome<Run> {
     if run.is_empty() { Err("fio told no percentiles".to_owned()) } else { Ok(run) }
 }
 
-fn own(arguments: &Arguments, directory: &Path, workload: (&str, &Definition)) -> Outcome<Run> {
-    let reactor = Reactor::new()?;
-    let trouble = Rc::new(Trouble::default());
-    let patience = Duration::from_secs(10);
-    let url = format!("file://{}", directory.display());
-    let site = Site::open(&reactor, &Opening { url, connections: 1, patience, pid: None, core: None }, &trouble)?;
-    let options = Options {
-        quick: false,
-        peak: 0.0,
-        scale: arguments.scale,
-        points: 0,
-        warm_up: Some(arguments.warm_up),
-        seconds: Some(arguments.seconds),
-        connections: 1,
-        seed: 1,
-        patience,
-        raw: true,
-        before: Vec::new(),
-    };
-    let report = run_workload(&reactor, &site, &trouble, workload, &options, &mut |_, _| ());
-    site.remove()?;
-    let cell = report.cells.first().filter(|_| report.valid).ok_or_else(|| report.reasons.join("; "))?;
+/// Waits until the disk has what was prepared.
+fn settle(directory: &Path) {
+    if let Ok(directory) = std::fs::File::open(directory) {
+        let _ = rustix::fs::syncfs(&directory);
+    }
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+/// One cell of the workload, by its own files.
+fn own(arguments: &Arguments, generator: &Generator) -> Outcome<Run> {
+    let cell = generator.definition.cell.first().ok_or("no cell")?;
+    let step = Step { name: cell.name.clone(), load: cell.load, cell: Some(cell.name.clone()), closed: false };
+    let begin = Instant::now() + Duration::from_millis(20);
+    let window = Window { begin, warm_up: arguments.warm_up, seconds: arguments.seconds };
+    let tally = generator.measure(&step, window, Meter::default())?;
+    if let Some(off) = tally.histogram_off.filter(|off| *off > 1.0) {
+        return Err(format!("a percentile is off by {off:.2} % from the sorted latencies"));
+    }
     let mut run = Run::new();
-    for operation in &cell.operations {
-        let direction = if operation.operation.starts_with("read") { "read" } else { "write" };
-        let latency = operation.latency_ms;
-        let rate = operation.count as f64 / cell.seconds;
+    for ((_, kind), seen) in &tally.seen {
+        let latency = Latency::of(&seen.latency);
+        let rate = seen.latency.len() as f64 / tally.seconds;
+        let direction = if kind.reads() { "read" } else { "write" };
         run.insert(direction, Seen { rate, p50_ms: latency.p50, p99_ms: latency.p99 });
     }
     Ok(run)

@@ -1,15 +1,18 @@
 //! Reads and writes of files past the page cache (O_DIRECT) through io_uring, as futures.
 //!
+//! - An operation goes to the kernel at once, as fio's do unless told otherwise: what is gathered first is not in flight
+//!   meanwhile, and a disk that is fast enough idles.
 //! - A buffer belongs to the ring from submission to completion, whatever becomes of the future that waits.
 //! - Buffers, offsets and lengths are multiples of 512 bytes; buffers begin on a page.
 
 use crate::Outcome;
 use crate::drive::reactor::{Reactor, Source};
 use io_uring::{IoUring, opcode, types::Fd};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::File;
 use std::future::Future;
 use std::io::{Error, Result};
+use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -37,6 +40,11 @@ impl Buffer {
         Buffer { bytes, from, size }
     }
 
+    /// In place of one that has been taken away.
+    fn none() -> Buffer {
+        Buffer { bytes: Vec::new(), from: 0, size: 0 }
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..self.from + self.size]
     }
@@ -58,13 +66,11 @@ struct Slot {
 
 struct Shared {
     reactor: Reactor,
-    source: Cell<usize>,
     ring: RefCell<IoUring>,
     slots: RefCell<Vec<Option<Slot>>>,
     free: RefCell<Vec<usize>>,
     /// Buffers of operations that ended: memory that is fresh each time costs more than the copy into it.
     spare: RefCell<Vec<Buffer>>,
-    touched: Cell<bool>,
 }
 
 /// A handle; clones are the same ring.
@@ -84,37 +90,39 @@ impl Ring {
         let descriptor = rustix::io::dup(borrowed(&ring)).map_err(|error| format!("io_uring: {error}"))?;
         let shared = Rc::new(Shared {
             reactor: reactor.clone(),
-            source: Cell::new(0),
             ring: RefCell::new(ring),
             slots: RefCell::default(),
             free: RefCell::default(),
             spare: RefCell::default(),
-            touched: Cell::new(false),
         });
-        shared.source.set(reactor.add(shared.clone(), &descriptor)?);
+        reactor.add(shared.clone(), &descriptor)?;
         // The registration lives as long as the ring's own descriptor does; the copy was for its lifetime's sake.
         std::mem::drop(descriptor);
         Ok(Ring(shared))
     }
 
-    /// Reads `size` bytes at `offset` and appends what came to `out`; fewer come at the end of the file.
-    pub async fn read(&self, file: &Rc<File>, offset: u64, size: usize, out: &mut Vec<u8>) -> Result<(usize, Instant)> {
-        let (buffer, count, at) = self.submit(file, offset, self.buffer(size), Way::In)?.await?;
-        out.extend_from_slice(&buffer.bytes()[..count]);
-        self.keep(buffer);
-        Ok((count, at))
+    /// Reads `size` bytes at `offset`; fewer come at the end of the file.
+    pub async fn read(&self, file: &Rc<File>, offset: u64, size: usize) -> Result<(Lent, Instant)> {
+        let (buffer, count, at) = self.submit(file, offset, self.take(size), Way::In)?.await?;
+        Ok((Lent { buffer, range: 0..count, ring: self.clone() }, at))
     }
 
-    /// Writes all of `data` at `offset`.
-    pub async fn write(&self, file: &Rc<File>, offset: u64, data: &[u8]) -> Result<Instant> {
-        let mut buffer = self.buffer(data.len());
-        buffer.bytes_mut().copy_from_slice(data);
+    /// Writes `size` bytes at `offset`, which `fill` puts straight into the buffer that the kernel takes them from.
+    pub async fn write(
+        &self,
+        file: &Rc<File>,
+        offset: u64,
+        size: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Instant> {
+        let mut buffer = self.take(size);
+        fill(buffer.bytes_mut());
         let (buffer, written, at) = self.submit(file, offset, buffer, Way::Out)?.await?;
         self.keep(buffer);
-        if written == data.len() { Ok(at) } else { Err(Error::other("a write was cut short")) }
+        if written == size { Ok(at) } else { Err(Error::other("a write was cut short")) }
     }
 
-    fn buffer(&self, size: usize) -> Buffer {
+    fn take(&self, size: usize) -> Buffer {
         let spare = self.0.spare.borrow_mut().pop();
         spare.filter(|buffer| buffer.size == size).unwrap_or_else(|| Buffer::new(size))
     }
@@ -148,9 +156,7 @@ impl Ring {
         while unsafe { ring.submission().push(&entry) }.is_err() {
             ring.submit()?;
         }
-        if !shared.touched.replace(true) {
-            shared.reactor.touch(shared.source.get());
-        }
+        ring.submit()?;
         Ok(Flight { shared: shared.clone(), index })
     }
 }
@@ -159,6 +165,36 @@ impl Ring {
 fn borrowed(ring: &IoUring) -> rustix::fd::BorrowedFd<'_> {
     // SAFETY: the ring outlives the borrow and keeps its descriptor open.
     unsafe { rustix::fd::BorrowedFd::borrow_raw(ring.as_raw_fd()) }
+}
+
+/// What was read, where the kernel put it; the buffer goes back when this is dropped.
+pub struct Lent {
+    buffer: Buffer,
+    range: Range<usize>,
+    ring: Ring,
+}
+
+impl Lent {
+    /// Only so much of it.
+    pub fn cut(mut self, range: Range<usize>) -> Lent {
+        let end = self.range.end;
+        self.range = range.start.min(end)..range.end.min(end);
+        self
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer.bytes()[self.range.clone()]
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.ring.keep(std::mem::replace(&mut self.buffer, Buffer::none()));
+    }
 }
 
 struct Flight {
@@ -174,7 +210,7 @@ impl Future for Flight {
         let Some(slot) = &mut slots[self.index] else { return Poll::Pending };
         slot.task = self.shared.reactor.current();
         let Some((result, at)) = slot.result.take() else { return Poll::Pending };
-        let buffer = std::mem::replace(&mut slot.buffer, Buffer { bytes: Vec::new(), from: 0, size: 0 });
+        let buffer = std::mem::replace(&mut slot.buffer, Buffer::none());
         Poll::Ready(result.map(|count| (buffer, count, at)))
     }
 }
@@ -212,13 +248,7 @@ impl Source for Shared {
         }
     }
 
-    fn flush(&self, reactor: &Reactor) {
-        self.touched.set(false);
-        let submitted = self.ring.borrow_mut().submit();
-        if let Err(error) = submitted {
-            reactor.fail(format!("io_uring: {error}"));
-        }
-    }
+    fn flush(&self, _: &Reactor) {}
 }
 
 #[cfg(test)]
@@ -239,10 +269,10 @@ mod tests {
             let (ring, file) = (ring.clone(), file.clone());
             reactor.spawn(async move {
                 let data = vec![part as u8 + 1; 8192];
-                ring.write(&file, part * 8192, &data).await.unwrap();
-                let mut found = Vec::new();
-                let (count, _) = ring.read(&file, part * 8192, 8192, &mut found).await.unwrap();
-                assert_eq!((found, count), (data, 8192));
+                ring.write(&file, part * 8192, 8192, |out| out.copy_from_slice(&data)).await.unwrap();
+                let (found, _) = ring.read(&file, part * 8192, 8192).await.unwrap();
+                assert_eq!(found[..], data);
+                assert_eq!(found.cut(512..600)[..], data[..88]);
             });
         }
         reactor.run().unwrap();

@@ -240,9 +240,9 @@ async fn make_file(
     let mut at = 0;
     while at < size {
         let part = PART.min(size - at);
-        let mut data = Vec::with_capacity(part as usize);
-        pattern.append(&mut data, id, at, &vec![1; (part / SECTOR) as usize]);
-        place.write(&node, at, &data, Stability::Commit, &mut pending).await?;
+        let fill =
+            |at, out: &mut [u8]| pattern.fill(out, id, at, &vec![1; (out.len() as u64).div_ceil(SECTOR) as usize]);
+        place.write(&node, (at, part), &fill, Stability::Commit, &mut pending).await?;
         done.set(done.get() + part);
         at += part;
         if at >= size || pending.len() >= COMMIT_EVERY {
@@ -274,9 +274,10 @@ pub async fn settle(
         pending.clear();
         for range in lost {
             let sectors = (range.offset / SECTOR) as usize..(range.offset + range.size).div_ceil(SECTOR) as usize;
-            let mut data = Vec::with_capacity(range.size as usize);
-            pattern.append(&mut data, id, range.offset, &versions(sectors));
-            place.write(node, range.offset, &data, Stability::Commit, &mut pending).await?;
+            let versions = versions(sectors);
+            let of = |at: u64| &versions[((at - range.offset) / SECTOR) as usize..];
+            let fill = |at, out: &mut [u8]| pattern.fill(out, id, at, of(at));
+            place.write(node, (range.offset, range.size), &fill, Stability::Commit, &mut pending).await?;
         }
     }
 }
@@ -314,8 +315,8 @@ mod tests {
     #[test]
     fn a_write_gives_new_versions_and_a_lost_one_is_found() {
         let (mut file, pattern) = (file(), Pattern::new(Default::default()));
-        let mut old = Vec::new();
-        pattern.append(&mut old, 1, 512, &file.versions[1..3]);
+        let mut old = vec![0; 1024];
+        pattern.fill(&mut old, 1, 512, &file.versions[1..3]);
         assert_eq!(file.check(&pattern, 512, &old), Ok(()));
         let versions = file.next_versions(512, 1536);
         file.set_versions(512, &versions);

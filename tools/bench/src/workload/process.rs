@@ -303,10 +303,9 @@ impl Process {
             let file = self.files.files[index].borrow();
             (file.id, file.next_versions(from, to))
         };
-        let mut data = Vec::with_capacity((to - from) as usize);
-        self.pattern.append(&mut data, id, from, &versions);
+        let fill = |at, out: &mut [u8]| self.pattern.fill(out, id, at, &versions[((at - from) / SECTOR) as usize..]);
         let mut pending = Vec::new();
-        let mut at = self.place.write(node, from, &data, stable, &mut pending).await?;
+        let mut at = self.place.write(node, (from, to - from), &fill, stable, &mut pending).await?;
         let pending = {
             let mut file = self.files.files[index].borrow_mut();
             file.set_versions(from, &versions);

@@ -1,6 +1,6 @@
 //! A directory of this machine: file content past the page cache, names by system calls.
 
-use super::{Node, Pending};
+use super::{Data, Node, Pending};
 use crate::Outcome;
 use crate::drive::reactor::Reactor;
 use crate::drive::ring::Ring;
@@ -115,49 +115,53 @@ impl Local {
         Ok(Instant::now())
     }
 
-    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Vec<u8>, Instant)> {
+    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Data, Instant)> {
         // O_DIRECT takes whole units: what lies around is read too and cut off.
         let (from, to) = (offset / UNIT * UNIT, (offset + size).next_multiple_of(UNIT));
+        let (first, end) = ((offset - from) as usize, (offset - from + size) as usize);
+        if to - from <= TRANSFER {
+            let read = self.ring.read(file(node)?, from, (to - from) as usize).await;
+            let (lent, at) = read.map_err(|error| failed(path2(node), &error))?;
+            return Ok((Data::Lent(lent.cut(first..end)), at));
+        }
         let mut data = Vec::with_capacity((to - from) as usize);
         let mut last = Instant::now();
         while (data.len() as u64) < to - from {
             let at = from + data.len() as u64;
             let wanted = (to - at).min(TRANSFER) as usize;
-            let (count, when) = self
-                .ring
-                .read(file(node)?, at, wanted, &mut data)
-                .await
-                .map_err(|error| failed(path2(node), &error))?;
+            let read = self.ring.read(file(node)?, at, wanted).await;
+            let (lent, when) = read.map_err(|error| failed(path2(node), &error))?;
+            data.extend_from_slice(&lent);
             last = when;
-            if count < wanted {
+            if lent.len() < wanted {
                 break;
             }
         }
-        data.drain(..((offset - from) as usize).min(data.len()));
-        data.truncate(size as usize);
-        Ok((data, last))
+        data.truncate(end);
+        data.drain(..first.min(data.len()));
+        Ok((Data::Own(data), last))
     }
 
     pub async fn write(
         &self,
         node: &Node,
-        offset: u64,
-        data: &[u8],
+        (offset, size): (u64, u64),
+        fill: &dyn Fn(u64, &mut [u8]),
         stable: Stability,
         pending: &mut Vec<Pending>,
     ) -> Outcome<Instant> {
-        if !offset.is_multiple_of(UNIT) || !(data.len() as u64).is_multiple_of(UNIT) {
+        if !offset.is_multiple_of(UNIT) || !size.is_multiple_of(UNIT) {
             return Err(format!("{}: O_DIRECT writes whole units of {UNIT} bytes", path(node)?.display()));
         }
         let mut last = Instant::now();
-        for (index, part) in data.chunks(TRANSFER as usize).enumerate() {
-            let at = offset + index as u64 * TRANSFER;
-            let written = self.ring.write(file(node)?, at, part).await;
+        for at in (offset..offset + size).step_by(TRANSFER as usize) {
+            let part = TRANSFER.min(offset + size - at) as usize;
+            let written = self.ring.write(file(node)?, at, part, |out| fill(at, out)).await;
             last = written.map_err(|error| failed(path2(node), &error))?;
         }
         // O_DSYNC is not set: as fio does unless told otherwise, what passed the cache is at the device.
         if stable != Stability::File {
-            pending.push(Pending { offset, size: data.len() as u64, verifier: 0 });
+            pending.push(Pending { offset, size, verifier: 0 });
         }
         Ok(last)
     }

@@ -10,8 +10,10 @@ pub use local::Local;
 pub use nfs::Nfs;
 
 use crate::Outcome;
+use crate::drive::ring::Lent;
 use crate::workload::definition::Stability;
 use std::fs::File;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
@@ -30,6 +32,23 @@ pub struct Pending {
     pub offset: u64,
     pub size: u64,
     pub verifier: u64,
+}
+
+/// What was read.
+pub enum Data {
+    Own(Vec<u8>),
+    Lent(Lent),
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Data::Own(bytes) => bytes,
+            Data::Lent(bytes) => bytes,
+        }
+    }
 }
 
 pub enum Place {
@@ -110,20 +129,21 @@ impl Place {
     }
 
     /// `size` bytes at `offset`, in as many transfers as it takes; fewer only at the end of the file.
-    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Vec<u8>, Instant)> {
+    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Data, Instant)> {
         either!(self, place => place.read(node, offset, size).await)
     }
 
-    /// Writes all of `data`, `transfer` bytes a call at most. What is not durable yet is appended to `pending`.
+    /// Writes `size` bytes at `offset` in as many transfers as it takes. `fill` is told from what offset on it is to put
+    /// bytes into a buffer. What is not durable yet is appended to `pending`.
     pub async fn write(
         &self,
         node: &Node,
-        offset: u64,
-        data: &[u8],
+        range: (u64, u64),
+        fill: &dyn Fn(u64, &mut [u8]),
         stable: Stability,
         pending: &mut Vec<Pending>,
     ) -> Outcome<Instant> {
-        either!(self, place => place.write(node, offset, data, stable, pending).await)
+        either!(self, place => place.write(node, range, fill, stable, pending).await)
     }
 
     /// Makes what is pending durable. Returns the ranges that must be written again: the server restarted meanwhile.

@@ -1,6 +1,6 @@
 //! An export, by NFSv3 (RFC 1813) without a client's cache.
 
-use super::{Node, Pending};
+use super::{Data, Node, Pending};
 use crate::Outcome;
 use crate::drive::connection::{Answer, Call, Connection, Trouble};
 use crate::drive::reactor::Reactor;
@@ -201,7 +201,7 @@ impl Nfs {
         Ok(self.ask(14, arguments).await?.at)
     }
 
-    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Vec<u8>, Instant)> {
+    pub async fn read(&self, node: &Node, offset: u64, size: u64) -> Outcome<(Data, Instant)> {
         let handle = remote(node)?.0;
         let arguments = |at: u64, count: u64| Writer::new().bytes(&handle.0).u64(at).u32(count as u32).0;
         let mut parts: VecDeque<(u64, u64)> = pieces(offset, size, self.transfer.0).collect();
@@ -228,27 +228,29 @@ impl Nfs {
             if (bytes.len() as u64) < count {
                 // Less than asked for: at the end of the file, or the rest is asked for again.
                 if end {
-                    return Ok((data, last));
+                    return Ok((Data::Own(data), last));
                 }
                 flying.clear();
                 let from = at + bytes.len() as u64;
                 parts = pieces(from, offset + size - from, self.transfer.0).collect();
             }
         }
-        Ok((data, last))
+        Ok((Data::Own(data), last))
     }
 
     pub async fn write(
         &self,
         node: &Node,
-        offset: u64,
-        data: &[u8],
+        (offset, size): (u64, u64),
+        fill: &dyn Fn(u64, &mut [u8]),
         stable: Stability,
         pending: &mut Vec<Pending>,
     ) -> Outcome<Instant> {
         let handle = remote(node)?.0;
         let how = if stable == Stability::File { 2 } else { 0 };
-        let mut parts = pieces(offset, data.len() as u64, self.transfer.1);
+        let mut data = vec![0; size as usize];
+        fill(offset, &mut data);
+        let mut parts = pieces(offset, size, self.transfer.1);
         let mut flying = VecDeque::new();
         let mut last = Instant::now();
         loop {
