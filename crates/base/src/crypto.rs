@@ -76,6 +76,15 @@ impl Cipher {
         out
     }
 
+    /// Encrypts `data` into `out`, which is as long, and gives the tag.
+    pub fn seal_apart(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &[u8], out: &mut [u8]) -> [u8; TAG_SIZE] {
+        let mut tag = [0u8; TAG_SIZE];
+        self.0
+            .seal_out_of_place_scatter(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data, out, &[], &mut tag)
+            .expect("as many bytes come out as go in, less than 64 GiB");
+        tag
+    }
+
     /// Decrypts `data` into `out`, which is as long; on an error `out` holds nothing of use.
     pub fn open_to(
         &self,
@@ -127,6 +136,9 @@ mod tests {
         assert_eq!(cipher.open(nonce(1, 2), b"aad", &sealed).unwrap(), b"plain");
         assert_eq!(cipher.open(nonce(1, 3), b"aad", &sealed), Err(OpenError));
         assert_eq!(cipher.open(nonce(1, 2), b"aaD", &sealed), Err(OpenError));
+        let mut apart = [0; 5];
+        let tag = cipher.seal_apart(nonce(1, 2), b"aad", b"plain", &mut apart);
+        assert_eq!([&apart[..], &tag].concat(), sealed);
         for at in 0..sealed.len() {
             let mut bad = sealed.clone();
             bad[at] ^= 1;

@@ -2,6 +2,8 @@
 //!
 //! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
 //! - A file under its final name is whole: creation happens under another name and ends with a rename.
+//! - Blocks that are whole go past the page cache, where the file system takes that: a log is written far more than it is
+//!   read. What it does not take goes as usual; one flush covers both.
 //! - One process at a time: an exclusive advisory lock is held as long as the device lives.
 
 use std::fs::{File, OpenOptions};
@@ -9,16 +11,20 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 
+use crate::aligned::{ALIGN, Aligned, is_aligned};
 use crate::device::LogDevice;
 
-const FILL_CHUNK: usize = 1 << 20;
+const FILL_CHUNK: usize = 4 << 20;
 
 /// A log in a file.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    /// The same file past the page cache, where it can be opened so.
+    direct: Option<File>,
     path: PathBuf,
     size: u64,
 }
@@ -43,18 +49,21 @@ impl FileDevice {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
-        let zeros = vec![0u8; FILL_CHUNK];
+        let device = FileDevice { file, direct: direct(&staged), path: path.to_owned(), size };
+        let mut memory = Aligned::default();
+        let zeros = memory.room(FILL_CHUNK);
+        zeros.fill(0);
         let mut at = 0;
         while at < size {
             let count = zeros.len().min((size - at) as usize);
-            file.write_all_at(&zeros[..count], at)?;
+            device.write(at, &zeros[..count])?;
             at += count as u64;
             progress(at);
         }
-        file.sync_all()?;
+        device.file.sync_all()?;
         std::fs::rename(&staged, path)?;
         sync_parent(path)?;
-        Ok(FileDevice { file, path: path.to_owned(), size })
+        Ok(device)
     }
 
     /// Opens `path` and locks it; an error of kind `WouldBlock` says another process has it open.
@@ -62,15 +71,41 @@ impl FileDevice {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         lock(&file)?;
         let size = file.metadata()?.len();
-        Ok(FileDevice { file, path: path.to_owned(), size })
+        Ok(FileDevice { file, direct: direct(path), path: path.to_owned(), size })
     }
 
     /// Opens `path` for reading only and without a lock: for `verify` beside a running server.
     pub fn open_read_only(path: &Path) -> io::Result<FileDevice> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        Ok(FileDevice { file, path: path.to_owned(), size })
+        Ok(FileDevice { file, direct: None, path: path.to_owned(), size })
     }
+
+    /// Writes as much of `data` as goes past the page cache; gives how much.
+    fn write_past_cache(&self, at: u64, data: &[u8]) -> io::Result<usize> {
+        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(at, data)) else { return Ok(0) };
+        let mut done = 0;
+        while done < data.len() {
+            match direct.write_at(&data[done..], at + done as u64) {
+                Ok(0) => return Ok(done),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A disk of larger blocks, or a file system that says so late.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(done),
+                Err(error) => return Err(error),
+            }
+            if !done.is_multiple_of(ALIGN) {
+                // A write that ended amid a block: the rest cannot begin there.
+                return Ok(done);
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// The file for writing past the page cache. A file system that has no such way refuses here or at the first write.
+fn direct(path: &Path) -> Option<File> {
+    OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
 }
 
 fn lock(file: &File) -> io::Result<()> {
@@ -100,7 +135,8 @@ impl LogDevice for FileDevice {
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         // A file never grows: a write outside would change metadata, and lie outside every promise.
         crate::device::range_within(at, data.len(), self.size)?;
-        self.file.write_all_at(data, at)
+        let done = self.write_past_cache(at, data)?;
+        self.file.write_all_at(&data[done..], at + done as u64)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -15,6 +15,10 @@ use tarn_base::mutant;
 use crate::frame::Frame;
 use crate::log::Log;
 
+/// Bytes of one write, unless one frame is longer: enough for a disk that works on parts of a write at once, and little
+/// enough to stay in the processor's cache until it is on its way.
+const WRITE_MAX: usize = 2 << 20;
+
 /// Frames on their way to the medium.
 #[must_use = "a flush that is not finished poisons the log"]
 pub struct FlushJob {
@@ -29,10 +33,20 @@ impl FlushJob {
     /// Seals, writes and flushes; blocks as long as the device does.
     pub fn run(&self) -> io::Result<()> {
         let log = &self.log;
-        let mut sealed = log.scratch.lock();
-        for frame in &self.frames {
-            frame.seal(&log.ring.keys, log.id, log.shard, log.opening, self.durable_end, &mut sealed);
-            log.ring.write(frame.offset, &sealed)?;
+        let mut scratch = log.scratch.lock();
+        let mut frames = &self.frames[..];
+        while let Some(first) = frames.first() {
+            // Frames follow each other in the ring without a gap.
+            let (together, len) = together(frames);
+            let sealed = scratch.room(len);
+            let mut rest = &mut *sealed;
+            for frame in &frames[..together] {
+                let (out, after) = rest.split_at_mut(frame.extent() as usize);
+                frame.seal(&log.ring.keys, log.id, log.shard, log.opening, self.durable_end, out);
+                rest = after;
+            }
+            log.ring.write(first.offset, sealed)?;
+            frames = &frames[together..];
         }
         if mutant::on(mutant::LOG_FLUSH_OMITTED) {
             return Ok(());
@@ -44,6 +58,19 @@ impl FlushJob {
     pub fn last(&self) -> Position {
         self.frames.last().map_or(Position::ZERO, |frame| frame.last())
     }
+}
+
+/// How many of `frames` go to the device in one write, and their bytes there: at least one.
+fn together(frames: &[Arc<Frame>]) -> (usize, usize) {
+    let (mut count, mut len) = (0, 0);
+    for frame in frames {
+        let extent = frame.extent() as usize;
+        if count > 0 && len + extent > WRITE_MAX {
+            break;
+        }
+        (count, len) = (count + 1, len + extent);
+    }
+    (count, len)
 }
 
 impl Drop for FlushJob {

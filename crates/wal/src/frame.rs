@@ -7,7 +7,7 @@ use tarn_base::crc32c;
 use tarn_base::crypto::TAG_SIZE;
 use tarn_base::ids::{Position, Uuid};
 
-use crate::format::{BLOCK, ENTRY_HEADER, FRAME_HEADER, FrameHeader, LogKeys, frame_extent};
+use crate::format::{ENTRY_HEADER, FRAME_HEADER, FrameHeader, LogKeys, frame_extent};
 
 /// Entries that will lie in one frame.
 #[derive(Debug, Default)]
@@ -60,11 +60,11 @@ impl Frame {
         Ok((start as u32, len as u32))
     }
 
-    /// Puts the whole frame as it goes to the device into `out`: header, sealed body, zeros up to a block.
-    pub fn seal(&self, keys: &LogKeys, id: Uuid, shard: u32, opening: u32, durable: u64, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(&[0; FRAME_HEADER]);
-        out.extend_from_slice(&self.body[..self.len]);
+    /// Puts the whole frame as it goes to the device into `out`, which is as long as its extent: header, sealed body,
+    /// zeros up to a block.
+    pub fn seal(&self, keys: &LogKeys, id: Uuid, shard: u32, opening: u32, durable: u64, out: &mut [u8]) {
+        let (head, rest) = out.split_first_chunk_mut::<FRAME_HEADER>().expect("an extent has room for a header");
+        let (body, padding) = rest.split_at_mut(self.len);
         let mut header = FrameHeader {
             id,
             shard,
@@ -77,10 +77,9 @@ impl Frame {
             body_crc: 0,
             tag: [0; TAG_SIZE],
         };
-        header.tag = keys.frames.seal_in_place(header.nonce(), &header.bare(), &mut out[FRAME_HEADER..]);
-        header.body_crc = crc32c(&out[FRAME_HEADER..]);
-        let place = out.first_chunk_mut().expect("the header's room was made above");
-        header.encode(place);
-        out.resize(out.len().next_multiple_of(BLOCK as usize), 0);
+        header.tag = keys.frames.seal_apart(header.nonce(), &header.bare(), &self.body[..self.len], body);
+        header.body_crc = crc32c(body);
+        header.encode(head);
+        padding.fill(0);
     }
 }

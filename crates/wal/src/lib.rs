@@ -5,6 +5,7 @@
 //! - `log`, `append`, `flush`, `wait`, `trim`, `read`: the log at work.
 //! - `recovery`: opening, reading back, starting.
 
+mod aligned;
 mod append;
 mod cache;
 mod contract;

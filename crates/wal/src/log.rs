@@ -12,6 +12,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use tarn_base::ids::{Position, Uuid};
 
+use crate::aligned::Aligned;
 use crate::cache::FrameCache;
 use crate::contract::LogError;
 use crate::frame::Frame;
@@ -116,8 +117,8 @@ pub struct Log {
     pub(crate) durable: AtomicU64,
     pub(crate) appended: AtomicU64,
     pub(crate) wake: Wake,
-    /// The sealed form of one frame; only a running flush uses it.
-    pub(crate) scratch: Mutex<Vec<u8>>,
+    /// The sealed form of a few frames; only a running flush uses it.
+    pub(crate) scratch: Mutex<Aligned>,
     /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
     pub(crate) ready: Mutex<Vec<Waiter>>,
     pub(crate) cache: FrameCache,
@@ -165,7 +166,7 @@ impl Log {
             durable: AtomicU64::new(beginning.last.0),
             appended: AtomicU64::new(beginning.last.0),
             wake,
-            scratch: Mutex::new(Vec::new()),
+            scratch: Mutex::default(),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
         })

@@ -248,6 +248,27 @@ fn a_file_is_made_once_locked_and_comes_back() {
 }
 
 #[test]
+fn a_file_holds_what_was_written_whichever_way_it_went() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("log"), SIZE, |_| {}).unwrap();
+    let mut rng = common::Rng(5);
+    let mut expected = vec![0; SIZE as usize];
+    let memory = rng.bytes(SIZE as usize + 4096);
+    let aligned = memory.as_ptr().align_offset(4096);
+    // Whole blocks from where a disk takes them, the same from elsewhere, and what is no whole block.
+    for (at, from, len) in [(8192, aligned, 65_536), (16_384, aligned + 8, 8192), (12_288, aligned, 4096), (9000, 3, 5)]
+    {
+        let data = &memory[from..from + len];
+        device.write(at as u64, data).unwrap();
+        expected[at..at + len].copy_from_slice(data);
+        device.flush().unwrap();
+        let mut found = vec![0; SIZE as usize];
+        device.read(0, &mut found).unwrap();
+        assert!(found == expected, "{len} bytes at {at}");
+    }
+}
+
+#[test]
 fn memory_is_no_medium() {
     assert!(medium(std::path::Path::new("/")).is_ok());
     if std::path::Path::new("/dev/shm").exists() {
