@@ -16,14 +16,21 @@ use crate::core::Core;
 const LOOK: Duration = Duration::from_secs(1);
 /// A medium that takes longer than this to flush makes everybody wait for it.
 const LATE: u64 = 5;
+/// Looks after which the log gives memory back that nobody needed: a burst within a write-back delay of another finds it.
+const REST: u64 = 30;
 
 impl Core {
     /// Flushes what nobody waits for, until the engine is closed or its log has failed.
     pub(crate) async fn flush_steadily(self: Arc<Self>) {
         // The last position at each of the last looks, the latest at the end.
         let mut looks = VecDeque::new();
+        let mut count = 0u64;
         while self.log.poisoned().is_none() && !self.health.closing.load(Ordering::Relaxed) {
             self.world.clock.sleep(LOOK).await;
+            count += 1;
+            if count.is_multiple_of(REST) {
+                self.log.rest();
+            }
             let (appended, durable) = (self.log.appended(), self.log.durable());
             looks.push_back(appended);
             if looks.len() as u64 > LATE {

@@ -198,9 +198,10 @@ impl Core {
         Errno::Io
     }
 
-    /// Bytes of RAM that all generations take.
+    /// Bytes of RAM that all generations take, with what they keep of the log's.
     pub fn overlay_ram_bytes(&self) -> u64 {
-        self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum())
+        let own: u64 = self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum());
+        own + self.log.held() as u64
     }
 
     /// Whether the overlay takes all the RAM it may: changes wait for a checkpoint, as for room in the log.

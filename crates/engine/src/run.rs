@@ -313,7 +313,7 @@ impl Core {
             open.put(key, OverlayValue { value, barrier });
         }
         let spill = self.config.spills(self.overlay_ram_bytes());
-        apply_data(&open, entry, appended.place, head as u32, spill);
+        apply_data(&open, entry, appended.place, appended.payload.as_ref(), head as u32, spill);
         self.note_progress(&open);
         Ok(appended.position)
     }
@@ -364,19 +364,31 @@ impl Core {
 
 /// Applies discards and data of an entry whose payload lies at `place` in the log, data from `data_at` on.
 ///
-/// `spill`: bytes stay in the log, to be read back.
-pub fn apply_data(open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, data_at: u32, spill: bool) {
+/// `held`: the payload in the log's own memory, if it can be kept. `spill`: bytes stay in the log, to be read back.
+pub fn apply_data(
+    open: &Generation,
+    entry: &Entry,
+    place: tarn_wal::LogPlace,
+    held: Option<&bytes::Bytes>,
+    data_at: u32,
+    spill: bool,
+) {
     for (volume, map, records) in &entry.discards {
         open.discard(*volume, *map, records.clone());
     }
-    let mut at = place.start + data_at;
+    let mut at = data_at;
     for change in &entry.data {
         let len = change.payload.len();
         let source = match &change.payload {
             Payload::Zero(_) => Source::Zero,
-            Payload::Bytes(_) if spill => Source::Log(tarn_wal::LogPlace { frame: place.frame, start: at, len }),
-            // A buffer of its own size: the receive buffer or frame is not kept (engine rule 13).
-            Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
+            Payload::Bytes(_) if spill => {
+                Source::Log(tarn_wal::LogPlace { frame: place.frame, start: place.start + at, len })
+            }
+            // Never the receive buffer, nor a part of a frame that holds much else (engine rule 13).
+            Payload::Bytes(bytes) => match held {
+                Some(payload) => Source::Held(payload.slice(at as usize..(at + len) as usize)),
+                None => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
+            },
         };
         if matches!(change.payload, Payload::Bytes(_)) {
             at += len;

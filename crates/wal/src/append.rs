@@ -3,13 +3,17 @@
 //! - Positions are given out in the order entries lie in the log.
 //! - An entry that is refused takes no position and leaves no bytes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use tarn_base::ids::Position;
 
 use crate::contract::{Appended, LogError, LogPlace};
 use crate::format::ENTRY_HEADER;
+use crate::frame::Frame;
 use crate::log::{Log, State};
+use crate::pool::Held;
 
 /// The longest payload: one operation's 4 MiB of keys or data (engine rule 8) and 64 KiB for what describes it.
 pub const ENTRY_SIZE_MAX: usize = (4 << 20) + (64 << 10);
@@ -53,6 +57,11 @@ impl Log {
         }
         let mut state = self.state.lock();
         let closed_one = self.make_room(&mut state, max, limits)?;
+        if state.open.body.capacity() == 0
+            && let Some(body) = self.pool.take()
+        {
+            state.open.body = body;
+        }
         let position = Position(state.open.first.0 + u64::from(state.open.entries));
         let pushed = state.open.push(max, |out| encode(position, out));
         let (start, len) = pushed.map_err(|_| self.refused("an entry is longer than was said"))?;
@@ -60,15 +69,24 @@ impl Log {
         let place = LogPlace { frame: state.open.offset, start, len };
         self.appended.store(position.0, Ordering::Release);
         let full = state.open.len >= self.options.frame_soft;
+        let mut payload = None;
         if full {
+            let alone = state.open.entries == 1;
             state.close_frame();
+            payload = state.pending.back().filter(|_| alone).map(|frame| self.keep(frame, place));
         }
         let wake = (full || closed_one) && !state.flush_running;
         drop(state);
         if wake {
             (self.wake)();
         }
-        Ok(Appended { position, place })
+        Ok(Appended { position, place, payload })
+    }
+
+    /// The payload at `place` in `frame`'s own memory.
+    fn keep(&self, frame: &Arc<Frame>, place: LogPlace) -> Bytes {
+        let start = place.start as usize;
+        Bytes::from_owner(Held::new(frame.clone(), self.pool.clone())).slice(start..start + place.len as usize)
     }
 
     /// Sees to it that the open frame can take `len` more bytes, within `limits` of the ring and of memory; says

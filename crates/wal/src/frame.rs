@@ -1,4 +1,4 @@
-//! A frame in memory: entries in plaintext until the flush that writes them is over.
+//! A frame in memory: entries in plaintext until the flush that writes them is over, and as long as somebody keeps them.
 //!
 //! - The plaintext is not touched by sealing, so entries can be read back while their frame is being written.
 //! - Buffers are used again: in steady state a flush allocates nothing.
@@ -47,6 +47,10 @@ impl Frame {
     /// Appends an entry that `encode` writes, at most `max` bytes; gives where its payload is, or how long it was.
     pub fn push(&mut self, max: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(u32, u32), usize> {
         self.body.truncate(self.len);
+        if self.body.is_empty() {
+            // Of a large entry that is alone in its frame, no more than it takes.
+            self.body.reserve_exact(ENTRY_HEADER + max);
+        }
         self.body.extend_from_slice(&[0; ENTRY_HEADER]);
         let start = self.len + ENTRY_HEADER;
         encode(&mut self.body);

@@ -17,6 +17,7 @@ mod flush;
 mod format;
 mod frame;
 mod log;
+mod pool;
 mod read;
 mod recovery;
 mod ring;

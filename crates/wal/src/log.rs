@@ -16,6 +16,7 @@ use crate::aligned::Aligned;
 use crate::cache::FrameCache;
 use crate::contract::LogError;
 use crate::frame::Frame;
+use crate::pool::Pool;
 use crate::ring::Ring;
 
 /// Called when a flush is wanted and none is running; must not block and must not call the log.
@@ -122,6 +123,7 @@ pub struct Log {
     /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
     pub(crate) ready: Mutex<Vec<Waiter>>,
     pub(crate) cache: FrameCache,
+    pub(crate) pool: Arc<Pool>,
 }
 
 /// What recovery knows and a log begins with.
@@ -169,6 +171,7 @@ impl Log {
             scratch: Mutex::default(),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
+            pool: Arc::default(),
         })
     }
 
@@ -217,6 +220,16 @@ impl Log {
     /// Bytes that wait in memory for the medium.
     pub fn buffered(&self) -> usize {
         self.state.lock().buffered
+    }
+
+    /// Bytes of memory that callers keep of the log's, through [`Appended::payload`](crate::Appended::payload).
+    pub fn held(&self) -> usize {
+        self.pool.held()
+    }
+
+    /// Gives memory back that was kept once and not needed again since the last call.
+    pub fn rest(&self) {
+        self.pool.rest();
     }
 
     /// Bytes that only [`Log::append_reserved`](Log::append_reserved) may use.

@@ -72,6 +72,27 @@ fn whoever_waits_shares_one_flush_and_what_comes_meanwhile_takes_the_next() {
 }
 
 #[test]
+fn the_payload_of_an_entry_that_fills_its_frame_can_be_kept() {
+    let log = small();
+    let large = [7; 9000];
+    assert!(log.append(&[b"small"]).unwrap().payload.is_none());
+    assert_eq!(log.held(), 0);
+    let kept = log.append(&[&large]).unwrap().payload.expect("it has a frame to itself");
+    assert!(log.held() >= large.len());
+    let part = kept.slice(100..200);
+    drop(kept);
+    for fill in 0..40 {
+        log.append(&[&[fill; 9000]]).unwrap();
+        log.flush_now();
+        log.trim(log.durable()).unwrap();
+    }
+    assert_eq!(part[..], large[..100], "its memory was not used again");
+    assert!(log.held() >= large.len());
+    drop(part);
+    assert_eq!(log.held(), 0);
+}
+
+#[test]
 fn a_frame_of_the_soft_size_is_written_though_nobody_waits() {
     let wakes = Arc::new(AtomicUsize::new(0));
     let counter = wakes.clone();

@@ -113,12 +113,15 @@ fn needed(due: &Due) -> Option<RecordPointer> {
 
 fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result<Merged, CheckpointError> {
     let end = dirty.extents.last().map_or(0, |extent| extent.end).min(record_size) as usize;
-    if let [Extent { start: 0, source: Source::Ram(bytes), .. }] = &dirty.extents[..]
+    if let [Extent { start: 0, source: Source::Ram(bytes) | Source::Held(bytes), .. }] = &dirty.extents[..]
         && bytes.len() == end
         && old.data.len() <= end
     {
-        // One write of all of it, which most data is: the buffer that holds it will do.
-        return Ok(Merged { plain: bytes.clone(), lost: 0 });
+        // One write of all of it, which most data is: the buffer that holds it will do, if it is its own. The caches would
+        // keep a frame of the log for a part of it.
+        let own = matches!(dirty.extents[0].source, Source::Ram(_));
+        let plain = if own { bytes.clone() } else { Bytes::copy_from_slice(bytes) };
+        return Ok(Merged { plain, lost: 0 });
     }
     let Old { data, mut lost } = old;
     let mut out = vec![0; end.max(data.len())];
@@ -126,7 +129,7 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
     for extent in dirty.extents.iter().filter_map(|extent| extent.clip(0, record_size)) {
         let place = &mut out[extent.start as usize..extent.end as usize];
         match &extent.source {
-            Source::Ram(bytes) => place.copy_from_slice(bytes),
+            Source::Ram(bytes) | Source::Held(bytes) => place.copy_from_slice(bytes),
             Source::Log(at) => {
                 let bytes = core.log.read(*at)?;
                 if bytes.len() != place.len() {

@@ -108,7 +108,7 @@ impl Read {
         found.sort_unstable_by_key(|extent| extent.start);
         for extent in found {
             out.push(match extent.source {
-                Source::Ram(bytes) => bytes,
+                Source::Ram(bytes) | Source::Held(bytes) => bytes,
                 Source::Log(place) => tx.logged(place)?,
                 Source::Zero => Bytes::from_static(&ZEROS[..(extent.end - extent.start) as usize]),
             });

@@ -16,7 +16,10 @@ const BUFFER_COST: u64 = 48;
 /// Where dirty bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// In a buffer of its own.
     Ram(Bytes),
+    /// In the log's own memory, which is kept and counted as long as anything in it is ([`tarn_wal::Log::held`]).
+    Held(Bytes),
     /// Only in the log, to be read back.
     Log(LogPlace),
     Zero,
@@ -27,6 +30,7 @@ impl Source {
     fn slice(&self, skip: u32, len: u32) -> Source {
         match self {
             Source::Ram(bytes) => Source::Ram(bytes.slice(skip as usize..(skip + len) as usize)),
+            Source::Held(bytes) => Source::Held(bytes.slice(skip as usize..(skip + len) as usize)),
             Source::Log(place) => Source::Log(LogPlace { frame: place.frame, start: place.start + skip, len }),
             Source::Zero => Source::Zero,
         }
@@ -51,10 +55,10 @@ impl Extent {
     /// As [`Extent::clip`], in a buffer of its own size.
     fn cut_out(&self, start: u32, end: u32) -> Option<Extent> {
         let mut part = self.clip(start, end)?;
-        if let Source::Ram(bytes) = &mut part.source
+        if let Source::Ram(bytes) | Source::Held(bytes) = &part.source
             && part.end - part.start < self.end - self.start
         {
-            *bytes = Bytes::copy_from_slice(bytes);
+            part.source = Source::Ram(Bytes::copy_from_slice(bytes));
         }
         Some(part)
     }
@@ -72,7 +76,7 @@ impl Extent {
     fn ram_bytes(&self) -> u64 {
         match &self.source {
             Source::Ram(bytes) => EXTENT_COST + BUFFER_COST + bytes.len() as u64,
-            Source::Log(_) | Source::Zero => EXTENT_COST,
+            Source::Held(_) | Source::Log(_) | Source::Zero => EXTENT_COST,
         }
     }
 }

@@ -117,6 +117,32 @@ async fn data_that_is_only_in_the_log_is_read_back_and_checkpointed_after_a_cras
 }
 
 #[tokio::test]
+async fn what_is_kept_of_the_logs_memory_is_counted_until_the_last_of_it_goes() {
+    const MIB: u64 = 1 << 20;
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let content: Vec<u8> = (0..MIB).map(|at| (at / 5) as u8).collect();
+    write(&engine, node, 0, &content).await;
+    let held = || engine.core.log.held() as u64;
+    assert!((MIB..MIB + MIB / 16).contains(&held()), "{}", held());
+    assert!(engine.core.overlay_ram_bytes() > held());
+    // All but one record in the middle, then a part of that.
+    let (first, rest) = (vec![1; 7 << 16], vec![2; 8 << 16]);
+    write(&engine, node, 0, &first).await;
+    write(&engine, node, 8 << 16, &rest).await;
+    assert!(held() > MIB, "a part of it is still there");
+    let expected = [&first[..], &content[7 << 16..8 << 16], &rest].concat();
+    assert!(read(&engine, node, 0, MIB as u32).await == expected);
+    write(&engine, node, 7 << 16, b"x").await;
+    assert_eq!(held(), 0);
+    write(&engine, node, 0, &content).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(held(), 0, "the caches keep copies");
+    assert!(read(&engine, node, 0, MIB as u32).await == content);
+}
+
+#[tokio::test]
 async fn a_log_much_smaller_than_what_is_written_slows_writers_down_and_fails_none() {
     let mut rig = Rig::new();
     rig.device = Arc::new(MemDevice::new(2 << 20));
