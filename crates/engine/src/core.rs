@@ -149,6 +149,8 @@ pub struct Core {
     pub checkpoint_due: Notify,
     /// Somebody waits for what only a checkpoint brings.
     pub checkpoint_wanted: AtomicBool,
+    /// The last generation closed because the log was filling.
+    pub log_pressed: AtomicBool,
     /// The log has been trimmed.
     pub log_trimmed: Notify,
 }
@@ -214,9 +216,21 @@ impl Core {
         open.key_bytes() >= self.config.overlay_limit() / 3
     }
 
-    /// Whether the log is so full that a generation should close.
+    /// Whether the log is so full that checkpoints should begin.
     pub fn log_is_filling(&self) -> bool {
-        self.log.used() > self.log.capacity() / 100 * u64::from(self.config.log_fill_percent)
+        self.log_holds(self.config.log_fill_percent)
+    }
+
+    /// Whether the log is so full that a generation should close. Where the last one closed because of it, half of that
+    /// is enough: as long as changes come faster than checkpoints take them, checkpoints follow each other without a gap
+    /// in which changes would come faster still.
+    pub fn log_is_due(&self) -> bool {
+        let halved = self.log_pressed.load(Ordering::Relaxed);
+        self.log_holds(if halved { self.config.log_fill_percent / 2 } else { self.config.log_fill_percent })
+    }
+
+    fn log_holds(&self, percent: u8) -> bool {
+        self.log.used() > self.log.capacity() / 100 * u64::from(percent)
     }
 
     /// Asks for a checkpoint, however little there is for it.
@@ -225,9 +239,17 @@ impl Core {
         self.checkpoint_due.notify_one();
     }
 
-    /// Asks for a checkpoint when the open generation or the log is full.
+    /// Notes when the open generation begins to hold something; asks for a checkpoint when it or the log is full.
     pub fn note_progress(&self, open: &Generation) {
-        if open.count() >= self.config.generation_keys || self.log_is_filling() || self.keys_fill(open) {
+        if open.first_change.get().is_none()
+            && open.count() > 0
+            && open.first_change.set(self.world.clock.steady()).is_ok()
+        {
+            self.checkpoint_due.notify_one();
+        }
+        // While one waits, none closes because of the log.
+        let log_due = || self.log_is_due() && self.stack.with(|stack| stack.generations.len() == 1);
+        if open.count() >= self.config.generation_keys || self.keys_fill(open) || log_due() {
             self.checkpoint_due.notify_one();
         }
     }

@@ -100,6 +100,7 @@ impl Engine {
             health: Health::default(),
             checkpoint_due: Default::default(),
             checkpoint_wanted: Default::default(),
+            log_pressed: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),
             config,

@@ -16,7 +16,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long nothing is looked at when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Between two looks for a first change, at least.
+/// Between two looks at a generation that nothing is in, at least.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
 impl Keeper {
@@ -63,17 +63,20 @@ impl Keeper {
         if open.count() > 0 && (wanted || self.core.overlay_is_full()) {
             return Duration::ZERO;
         }
-        if self.core.log_is_filling() && self.core.log.appended() > open.after && self.log_gains() {
+        let pressed = self.core.log_is_due() && self.core.log.appended() > open.after && self.log_gains();
+        self.core.log_pressed.store(pressed, Ordering::Relaxed);
+        if pressed {
             return Duration::ZERO;
         }
         let volumes = self.core.volumes.all();
         let delay = volumes.iter().map(|volume| volume.record.settings.write_back_delay_ms).min();
         let delay = delay.map_or(IDLE, Duration::from_millis);
         if open.count() == 0 {
-            // Nobody tells of a first change: it is looked for.
+            // The first change wakes this up; what recovery left open tells of none.
             return delay.max(LOOK_MIN);
         }
-        (open.opened + delay).saturating_sub(self.core.world.clock.steady())
+        let since = open.first_change.get().copied().unwrap_or(open.opened);
+        (since + delay).saturating_sub(self.core.world.clock.steady())
     }
 
     /// Whether a checkpoint would free more of the log than its own session image takes.

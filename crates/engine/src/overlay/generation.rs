@@ -58,8 +58,9 @@ pub struct Generation {
     pub number: u64,
     /// Every entry in it is later than this.
     pub after: Position,
-    /// Steady time of its opening.
+    /// Steady time of its opening, and of its first change once that was noticed.
     pub opened: Duration,
+    pub first_change: OnceLock<Duration>,
     pub closed: OnceLock<Closed>,
     shards: Vec<RwLock<Shard>>,
     keys: AtomicUsize,
@@ -75,6 +76,7 @@ impl Generation {
             number,
             after,
             opened,
+            first_change: OnceLock::new(),
             closed: OnceLock::new(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             keys: AtomicUsize::new(0),

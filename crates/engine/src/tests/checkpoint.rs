@@ -145,6 +145,21 @@ async fn a_generation_goes_to_the_store_when_its_delay_is_over() {
     check_store(&rig);
 }
 
+#[tokio::test]
+async fn the_delay_counts_from_the_first_change() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    engine.checkpoint().await.unwrap();
+    rig.pass(Duration::from_secs(20)).await;
+    write(&engine, node, 0, b"content").await;
+    let waits = || engine.core.stack.load().open().count() > 0;
+    rig.pass(Duration::from_secs(29)).await;
+    assert!(waits(), "a generation that was open for long does not go early");
+    rig.pass(Duration::from_secs(2)).await;
+    assert!(!waits());
+}
+
 /// Names, writes, overwrites, removals, checkpoints, a clean close and an opening. Tells `acked` what is durable.
 async fn history(rig: &Rig, acked: &Acked) {
     let mut engine = match rig.try_open(false, false).await {
