@@ -220,6 +220,16 @@ impl Site {
         Ok(())
     }
 
+    /// As [`Operation::Write1m`], into files that are new the first time.
+    pub fn flood(&mut self, plan: Plan, bytes: u64) -> Outcome<Run> {
+        let share = (bytes / plan.connections as u64 / MIB).max(1) * MIB;
+        if self.large.1 < share {
+            let names = (0..plan.connections).map(|index| format!("stream-{share}-{index}"));
+            self.large = (names.map(|name| self.create(&name)).collect::<Outcome<Vec<Handle>>>()?, share);
+        }
+        self.write_large(plan, bytes)
+    }
+
     /// Sees to it that there are `count` large files of `bytes` each.
     fn large_files(&mut self, count: usize, bytes: u64) -> Outcome<()> {
         if self.large.1 < bytes {

@@ -3,7 +3,7 @@
 //! - Each measurement starts a Tarn of its own, watches its memory and its disk all the while, and ends it.
 //! - [`drive`]: the loop; every call in flight is a story of its own, whose next call follows from the last reply.
 //! - [`own`]: the server, its restarts. [`watch`]: memory every 100 ms, disk every few seconds.
-//! - [`files`], [`directory`], [`sparse`]: the measurements.
+//! - [`files`], [`directory`], [`sparse`], [`stream`]: the measurements.
 
 pub mod calls;
 pub mod directory;
@@ -12,6 +12,7 @@ pub mod files;
 pub mod listing;
 pub mod own;
 pub mod sparse;
+pub mod stream;
 pub mod watch;
 
 use crate::Outcome;
@@ -25,6 +26,8 @@ pub enum Command {
     Files(files::Files),
     /// Fill one directory, list it cold, look names up, list it while it changes, empty it
     Directory(directory::Large),
+    /// Stream large UNSTABLE writes to the last COMMIT, in turns with dd on the same disk
+    Stream(stream::Stream),
     /// Overwrite a very large sparse file at random, through several checkpoints, and remove it
     Sparse(sparse::Sparse),
 }
@@ -38,6 +41,9 @@ pub struct Common {
     /// Where a directory for the server's files is made, and removed at the end: a disk, not memory
     #[arg(long, default_value = "/var/tmp")]
     pub directory: PathBuf,
+    /// Where a directory for its objects is made, instead of beside its log, and removed at the end
+    #[arg(long)]
+    pub objects: Option<PathBuf>,
     /// Where the server listens; the generator comes over loopback
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: IpAddr,
@@ -84,6 +90,7 @@ pub fn run(command: &Command) -> Outcome<()> {
     match command {
         Command::Files(files) => files.run(),
         Command::Directory(directory) => directory.run(),
+        Command::Stream(stream) => stream.run(),
         Command::Sparse(sparse) => sparse.run(),
     }
 }

@@ -30,11 +30,20 @@ pub struct Own {
     starts: u32,
 }
 
+/// Where its objects are, if that is elsewhere.
+fn objects_of(common: &Common) -> Option<PathBuf> {
+    let directory = common.objects.as_ref()?;
+    Some(directory.join(format!("tarn-bench-{}", std::process::id())))
+}
+
 impl Own {
     pub fn start(common: &Common) -> Outcome<Own> {
         let directory = common.directory.join(format!("tarn-bench-{}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let target = Target::parse(&format!("Tarn=nfs://127.0.0.1:{}/vol", common.port))?;
+        if let Some(objects) = objects_of(common) {
+            fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+        }
         let mut own = Own { common: common.clone(), directory, child: None, target, starts: 0 };
         own.configure()?;
         own.up()?;
@@ -80,10 +89,15 @@ impl Own {
         command.arg(&self.common.tarn).arg("serve").arg("--data").arg(self.data());
         let listen = SocketAddr::new(self.common.listen, self.common.port);
         command.arg("--nfs").arg(listen.to_string()).arg("--config").arg(self.directory.join("tarn.toml"));
+        if let Some(objects) = objects_of(&self.common) {
+            let url = format!("file://{}", objects.display());
+            command.args(["--store", &url, "--key-file"]).arg(self.directory.join("key"));
+        }
         command.env("TARN_LOG", &self.common.report).stdin(Stdio::null()).stdout(out).stderr(said);
         let started = Instant::now();
         let child = command.spawn().map_err(|error| format!("{}: {error}", self.common.tarn.display()))?;
         self.target.pid = Some(child.id());
+        self.target.core = self.common.pin_server;
         self.child = Some(child);
         self.until_it_serves(started, &path)?;
         Ok(started.elapsed())
@@ -171,5 +185,8 @@ impl Drop for Own {
         // Its files go: nothing has to be brought to an end.
         let _ = self.kill();
         let _ = fs::remove_dir_all(&self.directory);
+        if let Some(objects) = objects_of(&self.common) {
+            let _ = fs::remove_dir_all(objects);
+        }
     }
 }
