@@ -164,8 +164,8 @@ fn bench_hands_over_to_the_generator_or_says_where_it_should_be() {
     let tarn = std::path::Path::new(env!("CARGO_BIN_EXE_tarn"));
     let alone = place.path("tarn");
     std::fs::copy(tarn, &alone).unwrap();
-    let run =
-        || std::process::Command::new(&alone).args(["bench", "meta", "--json"]).env("PATH", "/").output().unwrap();
+    let command = |words: &[&str]| std::process::Command::new(&alone).args(words).env("PATH", "/").output().unwrap();
+    let run = || command(&["bench", "meta", "--json"]);
     let output = run();
     assert_eq!(output.status.code(), Some(65));
     assert!(stderr(&output).contains("put tarn-bench beside tarn"), "{}", stderr(&output));
@@ -173,4 +173,6 @@ fn bench_hands_over_to_the_generator_or_says_where_it_should_be() {
     std::fs::write(&beside, "#!/bin/sh\necho told \"$@\"\n").unwrap();
     std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(stdout(&run()), "told meta --json\n");
+    let size = command(&["size", "--workload", "ai-image", "--jobs", "700"]);
+    assert_eq!(stdout(&size), "told size --workload ai-image --jobs 700\n");
 }

@@ -11,6 +11,7 @@
 //! - [`workload`]: documented loads, each answer checked; [`drive`]: the machinery they run on; [`ort`]: overall response time.
 //! - [`against_fio`]: this generator beside fio, which measures the generator.
 //! - [`claims`]: what the systems that Tarn follows claim, beside what is measured.
+//! - [`size`]: what a load needs, forecast from what was measured.
 //! - [`bend`]: a server that lies, which a run must find out.
 //! - It shares no code with the server it measures.
 
@@ -29,6 +30,7 @@ pub mod ort;
 pub mod report;
 pub mod scale;
 pub mod servers;
+pub mod size;
 pub mod stream;
 pub mod target;
 pub mod workload;

@@ -36,6 +36,8 @@ enum Command {
     AgainstFio(tarn_bench::against_fio::Arguments),
     /// Measure what the systems that Tarn follows claim, Tarn over two stores and NFS-Ganesha in turns
     Claims(tarn_bench::claims::Arguments),
+    /// Forecast what a load needs - cores, memory, log, nodes, money - from measured figures
+    Size(tarn_bench::size::Arguments),
     /// Relay to a server and bend what passes: a run must find it out
     Bend {
         #[arg(long)]
@@ -325,6 +327,7 @@ fn main() -> ExitCode {
         Command::Meta(arguments) => meta(&arguments),
         Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),
+        Command::Size(arguments) => tarn_bench::size::run(&arguments),
         Command::Claims(arguments) => tarn_bench::claims::run(&arguments),
         Command::Agent(arguments) => tarn_bench::workload::agent::serve::run(&arguments),
         Command::AgainstFio(arguments) => tarn_bench::against_fio::run(&arguments),

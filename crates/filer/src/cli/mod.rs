@@ -59,6 +59,8 @@ enum Command {
     Log(log::LogCommand),
     /// Measure servers: hands over to the load generator tarn-bench
     Bench(bench::Bench),
+    /// Forecast what a load needs: hands over to tarn-bench
+    Size(bench::Size),
 }
 
 /// Which server a command means.
@@ -89,6 +91,7 @@ impl Cli {
             Command::Key(command) => command.run(),
             Command::Log(command) => command.run(),
             Command::Bench(command) => command.run(),
+            Command::Size(command) => command.run(),
         }
     }
 }

@@ -9,7 +9,7 @@ pub const ASSUMPTION: &str = "assumed: 5 USD a million PUT and LIST, 0.40 USD a 
                               within the region free (list price of S3 Standard, us-east-1); storage not included";
 
 /// USD of a million requests.
-fn price(kind: &str) -> f64 {
+pub fn price(kind: &str) -> f64 {
     match kind {
         "put" | "list" => 5.0,
         "get" | "get_range" | "head" => 0.4,
