@@ -113,9 +113,9 @@ impl Stand {
         serde_json::from_str::<Vec<Report>>(&text).unwrap().remove(0)
     }
 
-    /// What a run that counts has shown.
+    /// What a run that counts has shown. Its times are not judged: the machine may have other work.
     fn good(&self, workload: &str, agents: &[&str]) -> Report {
-        let output = self.command(workload, agents).output().unwrap();
+        let output = self.command(workload, agents).arg("--quick").output().unwrap();
         assert!(output.status.success(), "{}{}", said(&output.stdout), said(&output.stderr));
         self.nothing_left();
         self.report()
