@@ -14,6 +14,7 @@
 
 mod direct;
 mod files;
+mod reserve;
 
 use std::fmt;
 use std::ops::Range;

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::direct;
+use super::reserve::Reserve;
 use crate::contract::{ObjectInfo, StoreError, StoreResult, Version};
 
 /// The directory within the store's that is not for objects.
@@ -25,7 +26,7 @@ pub const OWN: &str = ".tarn";
 const LOCK: &str = ".tarn/lock";
 const STAGING: &str = ".tarn/staging";
 
-const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o700);
 
 /// The version of an object of these bytes.
@@ -42,6 +43,7 @@ pub struct Files {
     path: PathBuf,
     /// Directories whose own entries, up to the root, this handle knows to be durable.
     durable: Mutex<BTreeSet<String>>,
+    reserve: Reserve,
 }
 
 /// Held while names change; released when dropped.
@@ -60,7 +62,7 @@ impl Files {
             Errno::NOTDIR => StoreError::Denied(format!("{shown} is not a directory")),
             errno => failed(errno),
         })?;
-        let files = Files { root, path: path.to_owned(), durable: Mutex::default() };
+        let files = Files { root, path: path.to_owned(), durable: Mutex::default(), reserve: Reserve::default() };
         if create {
             files.create_own().map_err(failed)?;
         }
@@ -144,8 +146,17 @@ impl Files {
         Ok(Lock(file))
     }
 
-    /// Writes and fsyncs a file that has no object's name yet.
+    /// Writes and fsyncs a file that has no object's name yet; on a full disk, in the room that was kept back.
     pub fn stage(&self, bytes: &[u8]) -> StoreResult<Staged<'_>> {
+        let staged = match self.stage_once(bytes) {
+            Err(StoreError::Full(_)) if self.reserve.give_up(&self.root) => return self.stage_once(bytes),
+            staged => staged?,
+        };
+        self.reserve.take(&self.root);
+        Ok(staged)
+    }
+
+    fn stage_once(&self, bytes: &[u8]) -> StoreResult<Staged<'_>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
             let count = STAGED.fetch_add(1, Ordering::Relaxed);

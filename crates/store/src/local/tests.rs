@@ -158,3 +158,22 @@ fn competing_writers_lose_no_step() {
     });
     assert_eq!(get(&stores[0], "count").unwrap(), "100");
 }
+
+#[test]
+fn room_is_kept_back_while_there_is_plenty_and_given_up_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(directory.path(), true).unwrap();
+    let file = directory.path().join(".tarn/reserve");
+    assert!(!file.exists());
+    put(&store, "object", "text", PutMode::Create).unwrap();
+    let blocks = || std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&file).unwrap()) * 512;
+    assert!(blocks() >= reserve::SIZE);
+    let root = std::os::fd::OwnedFd::from(fs::File::open(directory.path()).unwrap());
+    let reserve = reserve::Reserve::default();
+    assert!(reserve.give_up(&root), "an earlier process may have taken it");
+    assert_eq!(blocks(), 0);
+    assert!(!reserve.give_up(&root));
+    reserve.take(&root);
+    assert!(blocks() >= reserve::SIZE);
+    assert_eq!(store.files().list("").unwrap().len(), 1, "it is no object");
+}
