@@ -89,6 +89,9 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     /// Followers, copies and backups hold such a checkpoint, with an expiry, and read what was there when it was made.
     async fn oldest_checkpoint(&self) -> MetaResult<Option<i64>>;
 
+    /// Why it has ended by itself, if it has: it reads and commits nothing any more until it is opened anew.
+    fn ended(&self) -> Option<MetaError>;
+
     /// Ends use of the store. Nothing committed is lost without it.
     async fn close(&self) -> MetaResult<()>;
 }

@@ -42,6 +42,8 @@ struct State {
     batch: u64,
     /// Counts openings.
     epoch: u64,
+    /// The last opening that has ended by itself.
+    ended: u64,
     /// Batch numbers that views read at, and how many views each.
     read: BTreeMap<u64, usize>,
     /// Keys that have something to drop once no view is older than the batch they stand under.
@@ -76,6 +78,12 @@ impl MemDisk {
         self.0.lock().checkpoint = made;
     }
 
+    /// The store that is open ends by itself, as one whose background work failed does.
+    pub fn end_opened(&self) {
+        let mut state = self.0.lock();
+        state.ended = state.epoch;
+    }
+
     /// Everything committed, in order of key; for checkers.
     pub fn contents(&self) -> Vec<(Bytes, Bytes)> {
         let state = self.0.lock();
@@ -83,15 +91,20 @@ impl MemDisk {
         state.entries.iter().filter_map(|(key, versions)| Some((key.clone(), last(versions)?))).collect()
     }
 
-    fn view(&self) -> Arc<MemView> {
+    fn view(&self, epoch: u64) -> Arc<MemView> {
         let mut state = self.0.lock();
         let batch = state.batch;
         *state.read.entry(batch).or_insert(0) += 1;
-        Arc::new(MemView { disk: self.clone(), batch })
+        Arc::new(MemView { disk: self.clone(), epoch, batch })
     }
 }
 
 impl State {
+    /// An error once the store of this opening has ended by itself.
+    fn alive(&self, epoch: u64) -> MetaResult<()> {
+        if self.ended < epoch { Ok(()) } else { Err(MetaError::Unavailable("this store has ended".to_owned())) }
+    }
+
     fn apply(&mut self, batch: Batch) {
         self.batch += 1;
         let mut keys = Vec::with_capacity(batch.changes.len());
@@ -180,7 +193,7 @@ impl MemStore {
 #[async_trait]
 impl MetaStore for MemStore {
     fn view(&self) -> Arc<dyn MetaView> {
-        self.disk.view()
+        self.disk.view(self.epoch)
     }
 
     async fn commit(&self, batch: Batch) -> MetaResult<()> {
@@ -193,7 +206,7 @@ impl MetaStore for MemStore {
             None => CommitFate::Done,
         };
         let mut state = self.disk.0.lock();
-        if let Err(error) = self.fenced(&state) {
+        if let Err(error) = state.alive(self.epoch).and_then(|()| self.fenced(&state)) {
             self.ended.store(true, Ordering::SeqCst);
             return Err(error);
         }
@@ -219,6 +232,10 @@ impl MetaStore for MemStore {
         Ok(self.disk.0.lock().checkpoint)
     }
 
+    fn ended(&self) -> Option<MetaError> {
+        self.disk.0.lock().alive(self.epoch).err()
+    }
+
     async fn close(&self) -> MetaResult<()> {
         self.ended.store(true, Ordering::SeqCst);
         Ok(())
@@ -231,6 +248,8 @@ fn gone() -> MetaError {
 
 struct MemView {
     disk: MemDisk,
+    /// The opening it is of.
+    epoch: u64,
     batch: u64,
 }
 
@@ -257,6 +276,7 @@ impl Drop for MemView {
 impl MetaView for MemView {
     async fn get(&self, key: &[u8]) -> MetaResult<Option<Bytes>> {
         let state = self.disk.0.lock();
+        state.alive(self.epoch)?;
         Ok(state.entries.get(key).and_then(|versions| at(versions, self.batch)))
     }
 
@@ -266,6 +286,7 @@ impl MetaView for MemView {
             return Ok(page);
         }
         let state = self.disk.0.lock();
+        state.alive(self.epoch)?;
         let bounds = (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to));
         for (key, versions) in state.entries.range::<[u8], _>(bounds) {
             let Some(value) = at(versions, self.batch) else {
@@ -290,7 +311,7 @@ mod tests {
         let disk = MemDisk::new();
         let batch = |value: Option<&'static str>| Batch { changes: vec![(Bytes::from("k"), value.map(Bytes::from))] };
         disk.0.lock().apply(batch(Some("1")));
-        let old = disk.view();
+        let old = disk.view(1);
         for value in ["2", "3", "4"] {
             disk.0.lock().apply(batch(Some(value)));
         }

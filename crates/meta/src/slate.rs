@@ -28,7 +28,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
-use slatedb::{Db, DbSnapshot, WriteBatch};
+use slatedb::{CloseReason, Db, DbSnapshot, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
@@ -372,6 +372,12 @@ impl MetaStore for SlateStore {
             Some(Err(error)) => Err(error::of_reading(&error)),
             None => Err(MetaError::Unavailable(format!("no answer in {:?}", self.patience))),
         }
+    }
+
+    fn ended(&self) -> Option<MetaError> {
+        let reason = self.opened.db.status().close_reason?;
+        let what = format!("SlateDB has closed itself: {reason:?}");
+        Some(if reason == CloseReason::Fenced { MetaError::Fenced(what) } else { MetaError::Unavailable(what) })
     }
 
     async fn close(&self) -> MetaResult<()> {

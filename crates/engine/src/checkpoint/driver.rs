@@ -16,6 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long nothing is looked at when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
+/// Between two looks at a metadata store that nothing is committed to.
+const LOOK: Duration = Duration::from_secs(5);
 /// Between two looks at a generation that nothing is in, at least.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
@@ -93,7 +95,10 @@ impl Keeper {
                     pause = FIRST_PAUSE;
                     self.core.checkpoint_due.notify_one();
                 }
-                Ok(None) => self.closed.notified().await,
+                Ok(None) => {
+                    either(self.closed.notified(), self.core.world.clock.sleep(LOOK)).await;
+                    self.revive().await;
+                }
                 Err(CheckpointError::Deposed) => return,
                 Err(CheckpointError::Log(error)) if !matches!(error, LogError::Full | LogError::Busy) => {
                     self.core.log_failed(&error);
@@ -103,6 +108,35 @@ impl Keeper {
                     either(self.closed.notified(), self.core.world.clock.sleep(pause)).await;
                     pause = (pause * 2).min(LAST_PAUSE);
                 }
+            }
+        }
+    }
+
+    /// Opens the metadata store again if it has ended by itself: until then nothing is read that is not in memory, and the
+    /// next checkpoint may be far away.
+    async fn revive(&self) {
+        let mut turn = self.turn.lock().await;
+        let ended = turn.meta.as_ref().and_then(|meta| meta.ended());
+        if self.stopping() || (turn.meta.is_some() && ended.is_none()) {
+            return;
+        }
+        if let Some(error) = ended {
+            tracing::warn!(%error, "the metadata store has ended; it is opened again");
+            self.note_fence(&mut turn, &error);
+        }
+        if let Some(meta) = turn.meta.take()
+            && let Err(error) = meta.close().await
+        {
+            tracing::debug!(%error, "closing the metadata store that has ended");
+        }
+        match self.ready(&mut turn).await {
+            Ok(_) => {
+                self.note_gone(None);
+                self.last.lock().0 = None;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the metadata store does not open");
+                self.note_failure(&error);
             }
         }
     }

@@ -260,3 +260,23 @@ async fn the_whole_stands_on_slatedb_and_shows_nothing_in_the_clear() {
     assert_eq!(&read(&engine, node, 0, 12).await, b"plantmoreont");
     other.crash();
 }
+
+#[tokio::test]
+async fn a_metadata_store_that_ends_by_itself_is_opened_again_though_nothing_changes() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, b"text").await;
+    engine.checkpoint().await.unwrap();
+    drop(engine);
+    rig.crash();
+    let (engine, _) = rig.open().await;
+    rig.disk.end_opened();
+    assert!(engine.status().checkpoint_error.is_none());
+    rig.pass(Duration::from_secs(6)).await;
+    // Nothing of it was in memory.
+    assert_eq!(look(&engine, "file").await, node);
+    assert_eq!(read(&engine, node, 0, 10).await, b"text");
+    engine.checkpoint().await.unwrap();
+    rig.crash();
+}
