@@ -103,6 +103,8 @@ fn one(campaign: &Campaign, job: usize, target: &Target, limits: Limits) {
     let slot = &campaign.slots[job];
     let index = campaign.targets.iter().position(|other| other.name == target.name).unwrap_or_default();
     slot.target.store(index + 1, Ordering::Relaxed);
+    // What overflows its stack takes the program with it: the targets that have begun and not ended are known then.
+    println!("fuzz {:<20} begins", target.name);
     if let Some(problem) = stale(target, &seeds) {
         return tell(campaign, target, &problem);
     }

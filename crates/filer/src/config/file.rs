@@ -76,6 +76,27 @@ pub struct Measure {
     pub store_shape: Option<String>,
 }
 
+/// Brackets that may be open at once. The parser follows each with a call of its own, and thousands are more than a stack
+/// holds.
+const DEEPEST: usize = 64;
+
+/// The line, from 1, on which more brackets are open than may be. Those in strings count too, which do no harm in pairs.
+fn too_deep(text: &str) -> Option<usize> {
+    let (mut open, mut line) = (0usize, 1);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            b'\n' => line += 1,
+            _ => {}
+        }
+        if open > DEEPEST {
+            return Some(line);
+        }
+    }
+    None
+}
+
 impl File {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Outcome<File> {
@@ -86,6 +107,9 @@ impl File {
 
     /// Understands `text`, or says in one line which entry is wrong and where.
     pub fn parse(text: &str) -> Result<File, String> {
+        if let Some(line) = too_deep(text) {
+            return Err(format!("line {line}: more than {DEEPEST} brackets are open: no key takes values that nest"));
+        }
         toml::from_str(text).map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let message = error.message().lines().next().unwrap_or("not TOML").to_owned();

@@ -279,6 +279,15 @@ mod tests {
     }
 
     #[test]
+    fn what_nests_deeper_than_any_stack_is_refused_with_its_line() {
+        for open in ["portmap = = { x = [\n", "a = {", "["] {
+            let refused = File::parse(&open.repeat(50_000)).unwrap_err();
+            assert!(refused.contains("more than 64 brackets are open"), "{refused}");
+        }
+        assert!(File::parse(&"portmap = { x = [\n".repeat(64)).unwrap_err().starts_with("line 33: "));
+    }
+
+    #[test]
     fn without_a_word_everything_is_here_and_on_loopback() {
         let settings = join("").unwrap();
         assert!(settings.data.is_absolute() && settings.data.ends_with("tarn-data"));
