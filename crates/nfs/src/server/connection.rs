@@ -35,7 +35,7 @@ use crate::wire::xdr::Writer;
 const READ_SIZE: usize = 64 << 10;
 /// Bytes that a connection moves, and calls that it runs, before others of the core get their turn: some hundred
 /// microseconds.
-const TURN_BYTES: usize = 1 << 20;
+const TURN_BYTES: usize = 512 << 10;
 const TURN_CALLS: usize = 128;
 /// A message from this size on is a large change, and asks for room.
 const LARGE_SIZE: usize = 64 << 10;

@@ -168,8 +168,7 @@ impl Outbox {
         }
     }
 
-    /// Writes as much as the peer takes, or at least `enough` bytes, which `progress` counts up. Pending when the peer
-    /// takes no more.
+    /// Writes as much as the peer takes, or `enough` bytes, which `progress` counts up. Pending when the peer takes no more.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
@@ -188,7 +187,7 @@ impl Outbox {
                 std::mem::swap(&mut self.ready, &mut self.leaving);
             }
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let used = self.leaving.slices(self.written, &mut slices);
+            let used = self.leaving.slices(self.written, limit - *progress, &mut slices);
             match Pin::new(&mut *stream).poll_write_vectored(cx, &slices[..used]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => {

@@ -285,19 +285,22 @@ impl Writer {
         out
     }
 
-    /// What follows the first `skip` bytes, as slices for a vectored write; gives how many of `slices` are used.
-    pub fn slices<'a>(&'a self, mut skip: usize, slices: &mut [IoSlice<'a>]) -> usize {
+    /// At most `most` bytes of what follows the first `skip`, as slices for a vectored write; gives how many of `slices` are
+    /// used.
+    pub fn slices<'a>(&'a self, mut skip: usize, mut most: usize, slices: &mut [IoSlice<'a>]) -> usize {
         let mut used = 0;
         let mut from = 0;
         let mut push = |mut piece: &'a [u8]| {
             let skipped = skip.min(piece.len());
             skip -= skipped;
             piece = &piece[skipped..];
+            piece = &piece[..piece.len().min(most)];
+            most -= piece.len();
             if !piece.is_empty() && used < slices.len() {
                 slices[used] = IoSlice::new(piece);
                 used += 1;
             }
-            used < slices.len()
+            used < slices.len() && most > 0
         };
         for (at, piece) in &self.attached {
             if !(push(&self.bytes[from..*at]) && push(piece)) {
@@ -346,12 +349,13 @@ mod tests {
             assert_eq!(flat.len(), w.len());
             for skip in [0, 1, 9, 19, 2000, w.len() - 1, w.len()] {
                 let mut slices = [IoSlice::new(&[]); 8];
-                let used = w.slices(skip, &mut slices);
+                let used = w.slices(skip, usize::MAX, &mut slices);
                 let joined: Vec<u8> = slices[..used].iter().flat_map(|s| s.to_vec()).collect();
                 assert_eq!(joined, flat[skip..]);
             }
             let mut few = [IoSlice::new(&[]); 1];
-            assert_eq!(w.slices(0, &mut few), 1);
+            assert_eq!(w.slices(0, usize::MAX, &mut few), 1);
+            assert_eq!(w.slices(0, 0, &mut few), 0);
         }
     }
 
