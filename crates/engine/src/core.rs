@@ -28,6 +28,10 @@ use crate::volumes::{UsageCounter, VolumeTable};
 /// The share of the log that growth leaves to what does not grow, and the most that it leaves, in bytes.
 const GROWTH_LEAVES: u64 = 8;
 const GROWTH_LEAVES_MAX: u64 = 256 << 20;
+/// Data of so many bytes make a change large. The share of the log that large changes leave to small ones, and the most.
+const LARGE: usize = 64 << 10;
+const LARGE_LEAVE: u64 = 16;
+const LARGE_LEAVE_MAX: u64 = 128 << 20;
 
 /// Numbers given out and never given out again.
 #[derive(Debug, Default)]
@@ -183,11 +187,17 @@ impl Core {
         (grows(usage) && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
     }
 
-    /// Whether the log has room for an entry that makes files grow by `usage`: its last part is kept for removing and
-    /// writing over, so that a full store never meets a log that is full of what does not fit there.
+    /// Whether the log has room for an entry of `bytes` of data that makes files grow by `usage`.
+    ///
+    /// Its last part is kept for removing and writing over, so that a full store never meets a log that is full of what
+    /// does not fit there; and a part for what is small, so that whoever writes little does not wait for the checkpoint
+    /// that a stream waits for.
     pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize) -> bool {
-        let kept = (self.log.capacity() / GROWTH_LEAVES).min(GROWTH_LEAVES_MAX);
-        !grows(usage) || self.log.room() >= kept + bytes as u64
+        let share = |part: u64, most: u64| (self.log.capacity() / part).min(most);
+        let growth = if grows(usage) { share(GROWTH_LEAVES, GROWTH_LEAVES_MAX) } else { 0 };
+        let large = if bytes >= LARGE { share(LARGE_LEAVE, LARGE_LEAVE_MAX) } else { 0 };
+        let kept = growth + large;
+        kept == 0 || self.log.room() >= kept + bytes as u64
     }
 
     /// The log has failed for good: from now on only what is durable is served.
