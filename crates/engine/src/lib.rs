@@ -48,6 +48,7 @@ mod stripes;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod tx;
 mod value;
 mod volumes;

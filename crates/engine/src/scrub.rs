@@ -19,6 +19,7 @@ use crate::key::{Key, Kind, segment_id};
 use crate::objects::{FamilyKeys, ObjectError};
 use crate::pages::Pages;
 use crate::reclaim::Pace;
+use crate::turns::Turns;
 use crate::value::{CookieEntry, Inode};
 
 /// Bytes per second: a terabyte in about nine hours.
@@ -170,7 +171,10 @@ async fn one(
     };
     report.segments += 1;
     report.bytes += object.bytes.len() as u64;
+    let mut turns = Turns::default();
+    let each = object.bytes.len() / value.live.iter().count().max(1);
     for index in value.live.iter() {
+        turns.worked(each);
         let record = object.record(index).map(|(record, _)| record.origin);
         let salt = match record.ok().flatten() {
             Some(origin) => origin.salt,

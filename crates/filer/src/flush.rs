@@ -40,6 +40,7 @@ impl Flusher {
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
+                crate::slice::shorten();
                 while !stopped.load(Ordering::Acquire) {
                     while let Some(job) = log.begin_flush() {
                         let result = job.run();

@@ -23,4 +23,5 @@ mod protocol;
 mod report;
 mod serve;
 pub mod sizes;
+mod slice;
 mod world;

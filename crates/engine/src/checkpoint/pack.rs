@@ -29,6 +29,7 @@ use crate::core::Core;
 use crate::dedupe::{Known, LENGTH_MIN};
 use crate::key::Key;
 use crate::records::Family;
+use crate::turns::Turns;
 
 /// PUTs at once.
 const PUTS_MAX: usize = 4;
@@ -111,6 +112,7 @@ pub struct Packer<'a> {
     /// Segments that dedupe asked for, as the view has them.
     seen: BTreeMap<SegmentId, Option<SegmentValue>>,
     packed: Packed,
+    turns: Turns,
 }
 
 impl<'a> Packer<'a> {
@@ -125,6 +127,7 @@ impl<'a> Packer<'a> {
             drawn: Vec::new(),
             seen: BTreeMap::new(),
             packed: Packed::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -237,6 +240,7 @@ impl<'a> Packer<'a> {
             .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
         let pointer = RecordPointer { lost, ..pointer };
         let full = builder.full();
+        self.turns.worked(plain.len());
         if dedupe {
             self.packed.fresh.insert(content, pointer);
         }

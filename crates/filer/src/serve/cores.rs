@@ -68,6 +68,7 @@ fn start(index: usize, serve: Connection) -> Outcome<Core> {
     let thread = std::thread::Builder::new()
         .name(format!("serve-{index}"))
         .spawn(move || {
+            crate::slice::shorten();
             runtime.block_on(accept(connections, serve));
         })
         .map_err(failed)?;

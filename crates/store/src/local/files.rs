@@ -31,8 +31,17 @@ const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o700);
 
 /// The version of an object of these bytes.
 pub fn version(bytes: &[u8]) -> Version {
-    Version(blake3::hash(bytes).to_hex()[..32].to_owned())
+    let mut hasher = blake3::Hasher::new();
+    for part in bytes.chunks(HASHED_AT_ONCE) {
+        hasher.update(part);
+        // Large objects are hashed by threads that give way, and not only when the clock ticks.
+        std::thread::yield_now();
+    }
+    Version(hasher.finalize().to_hex()[..32].to_owned())
 }
+
+/// Bytes hashed before others of the core may go on.
+const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// Counts the staging files of this process, over all its handles.
 static STAGED: AtomicU64 = AtomicU64::new(0);
