@@ -2,8 +2,8 @@
 //!
 //! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
 //! - A file under its final name is whole: creation happens under another name and ends with a rename.
-//! - Blocks that are whole go past the page cache, where the file system takes that: a log is written far more than it is
-//!   read. What it does not take goes as usual; one flush covers both.
+//! - Large writes of whole blocks go past the page cache, where the file system takes that: a stream is written far more than it
+//!   is read. Everything else goes as usual, for small changes are read back one here, one there; one flush covers both.
 //! - One process at a time: an exclusive advisory lock is held as long as the device lives.
 
 use std::fs::{File, OpenOptions};
@@ -18,6 +18,8 @@ use crate::aligned::{ALIGN, Aligned, is_aligned};
 use crate::device::LogDevice;
 
 const FILL_CHUNK: usize = 4 << 20;
+/// Writes from this size on go past the page cache, bytes.
+const DIRECT_MIN: usize = 1 << 20;
 
 /// A log in a file.
 #[derive(Debug)]
@@ -83,7 +85,9 @@ impl FileDevice {
 
     /// Writes as much of `data` as goes past the page cache; gives how much.
     fn write_past_cache(&self, at: u64, data: &[u8]) -> io::Result<usize> {
-        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned(at, data)) else { return Ok(0) };
+        let Some(direct) = self.direct.as_ref().filter(|_| data.len() >= DIRECT_MIN && is_aligned(at, data)) else {
+            return Ok(0);
+        };
         let mut done = 0;
         while done < data.len() {
             match direct.write_at(&data[done..], at + done as u64) {
