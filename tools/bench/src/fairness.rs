@@ -37,7 +37,7 @@ pub enum Beside {
     Checkpoint,
     /// Scrubs one after another, with reads and writes.
     Scrub,
-    /// The collection of half-dead segments, with reads and writes.
+    /// The collection of half-dead segments, with reads: it gives way to writes that fill the log.
     Collection,
 }
 
@@ -57,7 +57,7 @@ impl Beside {
     }
 
     fn writes(self) -> bool {
-        !matches!(self, Beside::Nothing | Beside::Reads)
+        !matches!(self, Beside::Nothing | Beside::Reads | Beside::Collection)
     }
 
     /// The command that is repeated, and how long it pauses.
@@ -198,9 +198,15 @@ impl Stand {
     }
 }
 
-/// Runs `work` before everything else on its core.
+/// Runs `work` before everything else on its core: as soon as it wakes, where threads of real time are allowed, and else at
+/// the end of what runs, which may be some milliseconds.
 fn first(work: impl FnOnce() -> Outcome<Run>) -> Outcome<Run> {
     rustix::process::setpriority_process(None, FIRST).map_err(|error| format!("a probe's priority: {error}"))?;
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter lives through the call, which only reads it.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) } != 0 {
+        eprintln!("fairness: a probe has no real-time priority: {}", std::io::Error::last_os_error());
+    }
     work()
 }
 
