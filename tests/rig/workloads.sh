@@ -63,12 +63,14 @@ for agent in "${agents[@]}"; do
     wait "$agent" 2>/dev/null || true
 done
 
-# A relay in between lies; the run must say so.
+# A relay in between lies; the run must say so. Each has a port of its own: the one before may still be ending.
+relay_port=2050
 lies() { # lies FAULT ONE_IN PATTERN [flags]
-    in_ns "$BENCH" bend --listen 127.0.0.1:2050 --to 127.0.0.1:2049 --fault "$1" --one-in "$2" &
+    relay_port=$((relay_port + 1))
+    in_ns "$BENCH" bend --listen 127.0.0.1:$relay_port --to 127.0.0.1:2049 --fault "$1" --one-in "$2" &
     local relay=$!
     sleep 0.3
-    if quick "nfs://127.0.0.1:2050$EXPORT?mountport=2049" oltp "$1" "${@:4}"; then
+    if quick "nfs://127.0.0.1:$relay_port$EXPORT?mountport=2049" oltp "$1" "${@:4}"; then
         cat "$WORK/$1.txt"
         fail "a server that lies ($1) was believed"
     fi
