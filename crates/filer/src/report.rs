@@ -16,6 +16,9 @@ pub fn begin(level: &str) {
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
+        // A line that cannot be written is lost. To say so there too would end the task that wrote it, a panic for want of
+        // a reader: the heartbeat's, say, without which a node does not hear that another has taken its store.
+        .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_env_filter(filter(level))
         .with_filter_reloading();
@@ -23,6 +26,19 @@ pub fn begin(level: &str) {
     if builder.try_init().is_ok() {
         let _ = CHANGE.set(changer(handle));
     }
+}
+
+/// Ends the process with any thread but a serving one that panics: what runs there - heartbeat, checkpoints, the log - would be
+/// missing from then on without a word. A serving thread loses one connection.
+pub fn end_with_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        let serving = std::thread::current().name().is_some_and(|name| name.starts_with("serve-"));
+        if !serving {
+            std::process::abort();
+        }
+    }));
 }
 
 /// Goes on at `level`.

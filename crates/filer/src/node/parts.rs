@@ -105,12 +105,13 @@ pub fn open_log(settings: &Settings) -> Outcome<FileDevice> {
         let percent = done * 100 / size;
         if size >= 1 << 30 && percent >= shown + 5 {
             shown = percent;
-            eprint!("\rfilling the log of {} once: {percent} %", show_size(size));
+            // Nobody needs to read it.
+            let _ = write!(std::io::stderr(), "\rfilling the log of {} once: {percent} %", show_size(size));
             let _ = std::io::stderr().flush();
         }
     });
     if shown > 0 {
-        eprintln!();
+        let _ = writeln!(std::io::stderr());
     }
     device.map_err(|error| path_stop(&path, "--log", &error))
 }

@@ -38,6 +38,7 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let judged = place::judge(&settings)?;
     let sockets = Sockets::bind(&settings)?;
     report::begin(&settings.level);
+    report::end_with_panics();
     let (background, bulk) = (background(settings.cores)?, bulk(settings.cores)?);
     let world = world::real(background.handle().clone(), bulk.handle().clone());
     let served = background.block_on(async {
@@ -126,7 +127,8 @@ async fn serve(
     let listener = tokio::net::TcpListener::from_std(sockets.nfs).map_err(failed)?;
     let mut cores = Cores::start(settings.cores, &front.connection())?;
     let uid = rustix::process::getuid().as_raw();
-    print!("{}", banner::text(settings, nfs, admin, opening, uid));
+    // Nobody needs to read it.
+    let _ = std::io::stdout().write_all(banner::text(settings, nfs, admin, opening, uid).as_bytes());
     let _ = std::io::stdout().flush();
     report::tell_manager(&[NotifyState::Ready, NotifyState::Status(&opening.words)]);
     if settings.portmap {
