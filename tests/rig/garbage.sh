@@ -17,10 +17,10 @@ cat >"$CONFIG" <<CONF
 [log]
 size = "256MiB"
 [cache]
-data = "16MiB"
-names = "16MiB"
+data = "8MiB"
+names = "8MiB"
 [checkpoint]
-memory = "64MiB"
+memory = "32MiB"
 CONF
 serve --portmap
 in_ns "$NFSLOAD" garbage --seconds "$1" --process "$SERVER" --slower $slower >"$WORK/load.out" 2>&1 ||
