@@ -28,8 +28,8 @@ use crate::{place, report, world};
 use cores::Cores;
 use sockets::Sockets;
 
-/// The weight of a thread of this niceness is a third of an ordinary one's.
-const BULK_NICE: i32 = 5;
+/// The weight of a thread of this niceness is a tenth of an ordinary one's.
+const BULK_NICE: i32 = 10;
 
 /// Serves until a signal ends it.
 pub fn run(flags: Flags) -> Outcome<()> {
@@ -82,7 +82,7 @@ fn bulk(cores: usize) -> Outcome<Runtime> {
         .map_err(|error| Stop::Internal(format!("the runtime for bulk work cannot start: {error}")))
 }
 
-/// Lowers the calling thread's claim to a third of an ordinary one's: enough to go on beside any load.
+/// Lowers the calling thread's claim to a tenth of an ordinary one's: enough to go on beside any load.
 fn give_way() {
     if let Err(error) = rustix::process::setpriority_process(None, BULK_NICE) {
         tracing::debug!("bulk work keeps its priority: {error}");
