@@ -17,10 +17,10 @@ cat >"$CONFIG" <<CONF
 [log]
 size = "256MiB"
 [cache]
-data = "8MiB"
-names = "8MiB"
+data = "16MiB"
+names = "16MiB"
 [checkpoint]
-memory = "32MiB"
+memory = "64MiB"
 CONF
 serve --portmap
 in_ns "$NFSLOAD" garbage --seconds "$1" --process "$SERVER" --slower $slower >"$WORK/load.out" 2>&1 ||

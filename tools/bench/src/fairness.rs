@@ -37,7 +37,7 @@ pub enum Beside {
     Checkpoint,
     /// Scrubs one after another, with reads and writes.
     Scrub,
-    /// The collection of half-dead segments, with reads: it gives way to writes that fill the log.
+    /// The collection of half-dead segments, with reads and writes. It gives way to writes that fill the log.
     Collection,
 }
 
@@ -57,7 +57,7 @@ impl Beside {
     }
 
     fn writes(self) -> bool {
-        !matches!(self, Beside::Nothing | Beside::Reads | Beside::Collection)
+        !matches!(self, Beside::Nothing | Beside::Reads)
     }
 
     /// The command that is repeated, and how long it pauses.
