@@ -169,14 +169,17 @@ impl Engine {
             let _gate = self.core.gate.write();
             self.core.health.closing.store(true, Ordering::Relaxed);
         }
-        let mut saved = self.last_checkpoints().await;
+        let saved = self.last_checkpoints().await;
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;
-        if saved.is_ok() {
-            self.core.config.crash_point("before the owner record is closed").await;
-            // Without it the bucket alone does not open, so it is no clean end.
-            saved = self.release(position).await;
-        }
+        let saved = match saved {
+            Ok(stored) => {
+                self.core.config.crash_point("before the owner record is closed").await;
+                // Without it the bucket alone does not open, so it is no clean end.
+                self.release(position, stored).await
+            }
+            Err(error) => Err(error),
+        };
         self.tenure.end();
         self.core.config.crash_point("before the log is closed").await;
         loop {
@@ -189,11 +192,11 @@ impl Engine {
         saved
     }
 
-    /// Closes the owner record, patiently.
-    async fn release(&self, position: Position) -> Result<(), CheckpointError> {
+    /// Closes the owner record, patiently: `closed` is the last position given out, `stored` the store's P.
+    async fn release(&self, closed: Position, stored: Position) -> Result<(), CheckpointError> {
         let mut tries = 1;
         loop {
-            match self.tenure.close(position).await {
+            match self.tenure.close(closed, stored).await {
                 Ok(()) => return Ok(()),
                 Err(OwnerError::Store(_)) if tries < LAST_TRIES => {}
                 Err(OwnerError::Store(error)) => return Err(error.into()),
@@ -205,7 +208,7 @@ impl Engine {
         }
     }
 
-    async fn last_checkpoints(&self) -> Result<(), CheckpointError> {
+    async fn last_checkpoints(&self) -> Result<Position, CheckpointError> {
         let mut tries = 1;
         loop {
             match self.keeper.sync_finally().await {

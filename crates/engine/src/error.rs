@@ -1,6 +1,6 @@
 //! Why the engine does not open: who is to blame, and what to do.
 
-use tarn_base::ids::Uuid;
+use tarn_base::ids::{Position, Uuid};
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
 use tarn_store::probe::ProbeError;
@@ -36,10 +36,17 @@ pub enum OpenError {
     )]
     StaleLog,
     #[error(
-        "this store is older than its log: it was put back to an earlier state; open it without this log (--accept-loss) \
-         only if that is what you want"
+        "the store was put back to an earlier state: its metadata goes to position {held}, and had come to {known}; put \
+         everything below meta/ back as it was and start again; nothing was changed here, and the log keeps what it holds \
+         (only if the earlier state is what you want: move the log away and open with --accept-loss)"
     )]
-    StoreOlder,
+    StoreOlder { held: Position, known: Position },
+    #[error(
+        "the log was put back to an earlier state: it ends at position {last}, and the store has come to {held}; put the \
+         newest log back and start again; nothing was changed here (only if there is no newer one: move this one away and \
+         open with --accept-loss)"
+    )]
+    LogOlder { last: Position, held: Position },
     #[error("{0}; move the log away and open with --accept-loss to go on without what only it holds")]
     LogDamaged(LogError),
     #[error("{0}")]

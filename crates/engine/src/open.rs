@@ -1,11 +1,14 @@
 //! Creating and opening a shard.
 //!
 //! Steps, each of which may be the last one that happens; what follows a crash begins again at the first:
-//! 1. The owner record is read, the log opened, and whether the two go together, and the metadata is all there, is decided.
-//!    The store is asked whether it honours conditions. Nothing stays written but the header of a log that was blank.
-//! 2. The owner record is replaced: a new owner epoch, perhaps a new incarnation. Whoever had it before is deposed.
-//! 3. The metadata store is opened, which fences whoever wrote to it before; P and the volumes are read.
-//! 4. The log is replayed over that.
+//! 1. The owner record is read, the log opened, and whether the two go together is decided.
+//! 2. The metadata is looked at without opening it: whether it is all there and has come as far as record and log say. The
+//!    log is replayed over what it says. So whatever is missing or damaged and can be known is known before anything is
+//!    changed, and putting that back is enough. Nothing stays written but the header of a log that was blank.
+//! 3. The store is asked whether it honours conditions; the owner record is replaced: a new owner epoch, perhaps a new
+//!    incarnation. Whoever had it before is deposed.
+//! 4. The metadata store is opened, which fences whoever wrote to it before. If somebody has since the look, it is read, and
+//!    the log replayed, once more.
 //! 5. Objects under reserved numbers that nothing names are deleted, by name.
 //! 6. The opening batch: the epoch's salt and its first reserved segment numbers.
 //! 7. The log is started; operations may run.
@@ -20,7 +23,7 @@ use tarn_base::ids::{Position, Uuid};
 use tarn_base::mutant;
 use tarn_base::world::World;
 use tarn_meta::slate::{SlateOpener, SlateOptions};
-use tarn_meta::{Batch, MetaOpener, MetaStore};
+use tarn_meta::{Batch, MetaOpener, MetaStore, MetaView};
 use tarn_store::sealed::SealedStore;
 use tarn_store::{Store, probe};
 use tarn_wal::{CreateOptions, Log, LogDevice, LogError, Recovery, Wake};
@@ -34,7 +37,7 @@ use crate::key::Key as MetaKey;
 use crate::orphans::{remove_late, remove_orphans};
 use crate::owner::{Claim, Held, Owner, OwnerState, Register, Secrets, is_log_of, log_id};
 use crate::recovery::{Base, Rebuilt, Replay};
-use crate::value::{SaltRecord, ShardState};
+use crate::value::{NotifyRecord, SaltRecord, ShardState};
 
 /// Makes the opener of the metadata store that lies in the shard's store, under the shard's key.
 pub type MetaFactory = Arc<dyn Fn(Arc<dyn Store>, &Key) -> Arc<dyn MetaOpener> + Send + Sync>;
@@ -113,7 +116,30 @@ struct Plan {
     own: bool,
     clean: bool,
     taken: bool,
+    /// The metadata was put back to an earlier state, and is to be opened all the same.
+    older: bool,
     incarnation: u32,
+}
+
+impl Plan {
+    /// Whether something that was answered is given up.
+    fn gives_up(&self) -> bool {
+        self.taken || self.older
+    }
+
+    /// Decides to go on from an earlier state of the metadata.
+    fn give_up(&mut self) -> Result<(), OpenError> {
+        self.older = true;
+        if std::mem::take(&mut self.clean) {
+            self.incarnation = next_incarnation(self.incarnation)?;
+        }
+        Ok(())
+    }
+}
+
+/// The incarnation after `known`.
+fn next_incarnation(known: u32) -> Result<u32, OpenError> {
+    if known >= Position::INCARNATION_MAX { Err(OpenError::UsedUp) } else { Ok(known + 1) }
 }
 
 impl Engine {
@@ -160,43 +186,35 @@ async fn open(
     let mut plan = plan(parts, held, &options)?;
     let opener = (parts.meta)(parts.store.clone(), &plan.held.secrets.shard);
     // Opening would make what is not there, and what was lost would look like new.
-    if plan.held.owner.state != OwnerState::New {
-        if !opener.inspect().await? {
-            return Err(OpenError::Gone("every object of its metadata, below meta/".into()));
-        }
+    let looked = match plan.held.owner.state {
+        OwnerState::New => None,
+        _ => Some(look(parts, &*opener, &mut plan, &options).await?),
+    };
+    if looked.is_some() {
         probe::conditions(&*parts.store, &parts.world).await?;
     }
     if plan.taken {
         plan.held = claim(parts, &register, &plan).await?;
     }
-    let held = register.replace(&plan.held, next_owner(&plan)?).await?;
+    let stored = looked.as_ref().map_or(Position::ZERO, |found| found.state.position);
+    let held = register.replace(&plan.held, next_owner(&plan, stored)?).await?;
     config.crash_point("the owner record names us").await;
     let meta = opener.open().await?;
-    let base = match Base::read(&meta.view()).await? {
-        Some(base) => base,
-        None if held.owner.state == OwnerState::New => Base::new(),
-        None => return Err(OpenError::Damaged("the shard's state is missing".into())),
-    };
-    let position = base.state.position;
-    if plan.own && plan.log.trimmed() > position {
-        return Err(OpenError::StoreOlder);
-    }
-    let (state, notify) = (base.state.clone(), base.notify.clone());
-    let replay = Replay::new(base, config.overlay_bytes, parts.world.clock.steady());
-    let mut rebuilt = replay.run(&mut plan.log)?;
+    let Found { state, notify, mut rebuilt } = still(parts, &meta.view(), &mut plan, &options, looked).await?;
+    let position = state.position;
     for doubt in plan.log.doubts() {
         tracing::warn!(log = %parts.log.name(), "{doubt}");
     }
     // A takeover that was interrupted has a log of its own by now, but what was lost is as lost as before.
-    let taken = plan.taken || held.owner.lineage_from > position;
-    if taken || (!plan.clean && rebuilt.exposes_answers()) {
-        begin_lineage(&mut rebuilt, taken)?;
+    let lost = plan.gives_up() || held.owner.lineage_from > position;
+    if lost || (!plan.clean && rebuilt.exposes_answers()) {
+        begin_lineage(&mut rebuilt, lost)?;
     }
     config.crash_point("the log is replayed").await;
     let orphans = remove_orphans(&parts.store, &meta.view(), &state).await?;
     let (salt, state) = opening_batch(parts, &*meta, &held.owner, &state, &rebuilt).await?;
     config.crash_point("the opening batch is durable").await;
-    let last = plan.log.last().unwrap_or_default().max(position).max(held_closed(&plan));
+    let last = plan.log.last().unwrap_or_default().max(position).max(plan.held.owner.closed);
     let mut report = report(&plan, &held.owner, &rebuilt, (position, last), orphans.len() as u64);
     // A log without entries has never said whose locks the one before it held.
     let own_session = plan.own && plan.log.last().unwrap_or_default() > Position::ZERO;
@@ -215,6 +233,72 @@ async fn open(
     Ok((engine, report))
 }
 
+/// What the metadata says and the log adds.
+struct Found {
+    state: ShardState,
+    notify: Vec<NotifyRecord>,
+    rebuilt: Rebuilt,
+}
+
+/// Reads metadata and log as they are; changes nothing.
+async fn look(
+    parts: &Parts,
+    opener: &dyn MetaOpener,
+    plan: &mut Plan,
+    options: &OpenOptions,
+) -> Result<Found, OpenError> {
+    let Some(look) = opener.look().await? else {
+        return Err(OpenError::Gone("every object of its metadata, below meta/".into()));
+    };
+    let base = Base::read(&look.view()).await;
+    if let Err(error) = look.close().await {
+        tracing::debug!(%error, "closing a look at the metadata store");
+    }
+    found(parts, base?, plan, options)
+}
+
+/// What was `looked` at, unless somebody has written since.
+async fn still(
+    parts: &Parts,
+    view: &Arc<dyn MetaView>,
+    plan: &mut Plan,
+    options: &OpenOptions,
+    looked: Option<Found>,
+) -> Result<Found, OpenError> {
+    let base = Base::read(view).await?;
+    match looked {
+        None => found(parts, Some(base.unwrap_or_else(Base::new)), plan, options),
+        Some(found) if base.as_ref().is_some_and(|base| base.state == found.state) => Ok(found),
+        Some(_) => found(parts, base, plan, options),
+    }
+}
+
+/// Decides whether the metadata has come as far as it must have, and replays the log over it.
+fn found(parts: &Parts, base: Option<Base>, plan: &mut Plan, options: &OpenOptions) -> Result<Found, OpenError> {
+    let base = base.ok_or_else(|| OpenError::Damaged("the shard's state is missing".into()))?;
+    let held = base.state.position;
+    if plan.own && plan.log.trimmed() > held {
+        return Err(OpenError::StoreOlder { held, known: plan.log.trimmed() });
+    }
+    let known = plan.held.owner.stored;
+    if known > held && !plan.older {
+        if !options.accept_loss {
+            return Err(OpenError::StoreOlder { held, known });
+        }
+        tracing::warn!(%held, %known, "opening a store that was put back to an earlier state");
+        plan.give_up()?;
+    }
+    let (state, notify) = (base.state.clone(), base.notify.clone());
+    let replay = Replay::new(base, parts.config.overlay_bytes, parts.world.clock.steady());
+    let rebuilt = replay.run(&mut plan.log)?;
+    let last = plan.log.last().unwrap_or_default();
+    // Whatever is in the store was in its log before. One without entries is new.
+    if plan.own && last > Position::ZERO && last < held {
+        return Err(OpenError::LogOlder { last, held });
+    }
+    Ok(Found { state, notify, rebuilt })
+}
+
 /// Makes the first volume unless an interrupted creation has. Nobody drives the log's flushes yet.
 async fn create_first(engine: &Engine, first: VolumeSpec) -> Result<(), OpenError> {
     if !engine.volume_list().is_empty() {
@@ -231,10 +315,6 @@ async fn create_first(engine: &Engine, first: VolumeSpec) -> Result<(), OpenErro
     created.await.map(|_| ()).map_err(|error| OpenError::Volume(error.to_string()))
 }
 
-fn held_closed(plan: &Plan) -> Position {
-    plan.held.owner.closed
-}
-
 fn new_owner(world: &World) -> Owner {
     Owner {
         store: Uuid(world.random_bytes()),
@@ -245,6 +325,7 @@ fn new_owner(world: &World) -> Owner {
         lineage: 0,
         lineage_from: Position::ZERO,
         closed: Position::ZERO,
+        stored: Position::ZERO,
         claim: None,
     }
 }
@@ -292,11 +373,8 @@ fn plan(parts: &Parts, held: Held, options: &OpenOptions) -> Result<Plan, OpenEr
         (true, OwnerState::Open) => log.clean() && log.incarnation() == known,
         (false, _) => free && log.incarnation() == 0,
     };
-    let incarnation = if clean || mutant::on(mutant::POSITION_REUSED) { known } else { known + 1 };
-    if incarnation > Position::INCARNATION_MAX {
-        return Err(OpenError::UsedUp);
-    }
-    Ok(Plan { log, held, own, clean, taken: !own && !free, incarnation: incarnation.max(1) })
+    let incarnation = if clean || mutant::on(mutant::POSITION_REUSED) { known } else { next_incarnation(known)? };
+    Ok(Plan { log, held, own, clean, taken: !own && !free, older: false, incarnation: incarnation.max(1) })
 }
 
 fn undecodable(error: tarn_base::codec::DecodeError) -> LogError {
@@ -327,8 +405,8 @@ async fn claim(parts: &Parts, register: &Register, plan: &Plan) -> Result<Held, 
     Ok(held)
 }
 
-/// The record with us as owner.
-fn next_owner(plan: &Plan) -> Result<Owner, OpenError> {
+/// The record with us as owner of a store whose P is `stored`.
+fn next_owner(plan: &Plan, stored: Position) -> Result<Owner, OpenError> {
     let before = &plan.held.owner;
     let mut owner = Owner {
         // A creation stays one until its volume is there.
@@ -336,10 +414,11 @@ fn next_owner(plan: &Plan) -> Result<Owner, OpenError> {
         epoch: before.epoch.checked_add(1).ok_or(OpenError::UsedUp)?,
         incarnation: plan.incarnation,
         node: plan.log.id(),
+        stored,
         claim: None,
         ..before.clone()
     };
-    if plan.taken {
+    if plan.gives_up() {
         owner.lineage += 1;
         owner.lineage_from = Position::new(plan.incarnation, 0);
     }

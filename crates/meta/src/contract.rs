@@ -96,12 +96,26 @@ pub trait MetaStore: Send + Sync + fmt::Debug {
     async fn close(&self) -> MetaResult<()>;
 }
 
+/// A store that is read without having been opened.
+#[async_trait]
+pub trait MetaLook: Send + Sync + fmt::Debug {
+    /// The state it was found in.
+    fn view(&self) -> Arc<dyn MetaView>;
+
+    /// Ends the look; its views read nothing any more.
+    async fn close(&self) -> MetaResult<()>;
+}
+
 /// Opens the metadata store of a shard for writing, and opens it again after an error.
 #[async_trait]
 pub trait MetaOpener: Send + Sync + fmt::Debug {
     /// Whether there is a store; [`MetaError::Gone`] if only part of it is there, or an earlier state
     /// than one that was found whole, by this opener or what it opened. Writes nothing.
     async fn inspect(&self) -> MetaResult<bool>;
+
+    /// The newest state as it is, or `None` if there is no store; errors as [`MetaOpener::inspect`]. Writes nothing and
+    /// fences nobody.
+    async fn look(&self) -> MetaResult<Option<Box<dyn MetaLook>>>;
 
     /// Opens for writing, fencing any other writer; creates the store if there is none.
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>>;

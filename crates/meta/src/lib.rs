@@ -8,4 +8,4 @@ pub mod mem;
 pub mod slate;
 pub mod suite;
 
-pub use contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaView, Page};
+pub use contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView, Page};

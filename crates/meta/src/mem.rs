@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tarn_base::world::BoxFuture;
 
-use crate::contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaView, Page};
+use crate::contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView, Page};
 
 /// What becomes of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +160,30 @@ impl MetaOpener for MemOpener {
         Ok(!self.disk.0.lock().entries.is_empty())
     }
 
+    async fn look(&self) -> MetaResult<Option<Box<dyn MetaLook>>> {
+        // Of no opening: it does not end with any.
+        Ok(self.inspect().await?.then(|| Box::new(MemLook(self.disk.view(u64::MAX))) as Box<dyn MetaLook>))
+    }
+
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
         let mut state = self.disk.0.lock();
         state.epoch += 1;
         let epoch = state.epoch;
         Ok(Arc::new(MemStore { disk: self.disk.clone(), epoch, ended: AtomicBool::new(false) }))
+    }
+}
+
+#[derive(Debug)]
+struct MemLook(Arc<MemView>);
+
+#[async_trait]
+impl MetaLook for MemLook {
+    fn view(&self) -> Arc<dyn MetaView> {
+        self.0.clone()
+    }
+
+    async fn close(&self) -> MetaResult<()> {
+        Ok(())
     }
 }
 

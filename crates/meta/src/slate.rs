@@ -3,6 +3,7 @@
 //! - SlateDB's own log is off. A commit is one batch in one memtable, flushed to one SST and published by one manifest,
 //!   which is created under a number nobody else took: all of it or nothing.
 //! - A view is a SlateDB snapshot taken after the manifest of a commit was written, never before.
+//! - A look reads through a reader that writes nothing.
 //! - Opening writes a manifest with the next writer epoch; whoever has an older one can publish nothing more.
 //! - A store that failed, was closed or was followed by another is cut off from the object store: what still runs in the
 //!   background of it ends at its next request.
@@ -14,6 +15,7 @@ mod clock;
 mod error;
 mod presence;
 mod settings;
+mod view;
 
 use std::fmt;
 use std::future::Future;
@@ -22,33 +24,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::future::{Either, select};
-use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
-use slatedb::config::{CloseOptions, FlushOptions, FlushType, ScanOptions};
-use slatedb::{CloseReason, Db, DbSnapshot, WriteBatch};
+use slatedb::config::{CloseOptions, DbReaderOptions, FlushOptions, FlushType};
+use slatedb::{CloseReason, Db, DbReader, DbReaderMode, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
 
-use crate::contract::{Batch, MetaError, MetaOpener, MetaResult, MetaStore, MetaView, Page};
+use crate::contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView};
+use view::SlateView;
 
-/// How many gets of [`MetaView::get_sorted`] run at once.
-const GETS_AT_ONCE: usize = 16;
-/// [`MetaView::get_sorted`] tries to find so many keys by one scan, at least and at most.
-const PASS_LEAST: usize = 32;
-const PASS_MOST: usize = 1024;
-/// Such a scan may meet so many entries for each key; beyond that single gets, which have filters, are faster.
-const PASS_ENTRIES: usize = 4;
-/// After a scan that met too many, so many times [`PASS_LEAST`] keys are got singly before the next is tried.
-const SPARSE_GETS: usize = 8;
-/// A scan of more entries reads ahead, so many bytes.
-const SCAN_SHORT: usize = 64;
-const SCAN_AHEAD: usize = 256 * 1024;
-/// A scan of more entries goes through the whole store and leaves the cache to others.
-const SCAN_LONG: usize = 4096;
+/// How often a look asks for a newer state. It is over long before.
+const LOOK_POLL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a [`SlateOpener`] opens.
 #[derive(Clone, Debug)]
@@ -122,6 +111,32 @@ impl MetaOpener for SlateOpener {
         Ok(true)
     }
 
+    async fn look(&self) -> MetaResult<Option<Box<dyn MetaLook>>> {
+        if !self.inspect().await? {
+            return Ok(None);
+        }
+        let bridge = Arc::new(Bridge::new(self.store.clone()));
+        bridge.seal();
+        let options = DbReaderOptions {
+            manifest_poll_interval: LOOK_POLL,
+            skip_wal_replay: true,
+            object_store_max_retries: Some(settings::RETRIES),
+            ..DbReaderOptions::default()
+        };
+        let build = DbReader::builder(self.path.as_str(), bridge.clone())
+            .with_reader_mode(DbReaderMode::FollowLatest)
+            .with_options(options)
+            .with_db_cache(self.cache.clone(), 0)
+            .with_system_clock(Arc::new(clock::SlateClock::new(self.world.clock.clone())))
+            .with_seed(self.world.random_u64())
+            .build();
+        match within(&self.world, self.options.patience, build).await {
+            Some(Ok(reader)) => Ok(Some(Box::new(Look { reader: Arc::new(reader), bridge }))),
+            Some(Err(error)) => Err(error::of_opening(&error)),
+            None => Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
+        }
+    }
+
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
         let mut tries = 1;
         loop {
@@ -131,6 +146,37 @@ impl MetaOpener for SlateOpener {
                 outcome => return outcome,
             }
         }
+    }
+}
+
+/// A reader, and its way to the store, which lets no write through.
+struct Look {
+    reader: Arc<DbReader>,
+    bridge: Arc<Bridge>,
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Look")
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.bridge.cut();
+    }
+}
+
+#[async_trait]
+impl MetaLook for Look {
+    fn view(&self) -> Arc<dyn MetaView> {
+        Arc::new(SlateView::new(self.reader.clone(), self.bridge.clone()))
+    }
+
+    async fn close(&self) -> MetaResult<()> {
+        let closed = self.reader.close().await;
+        self.bridge.cut();
+        closed.or_else(|error| error::of_closing(&error))
     }
 }
 
@@ -247,8 +293,8 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    fn snapshot(self: &Arc<Opened>) -> Result<Arc<SlateView>, slatedb::Error> {
-        Ok(Arc::new(SlateView { snapshot: self.db.snapshot()?, _opened: self.clone() }))
+    fn snapshot(self: &Arc<Opened>) -> Result<Arc<dyn MetaView>, slatedb::Error> {
+        Ok(Arc::new(SlateView::new(self.db.snapshot()?, self.clone())))
     }
 }
 
@@ -269,7 +315,7 @@ struct SlateStore {
     floor: Arc<Floor>,
     whole: Arc<AtomicU64>,
     /// As of the last commit.
-    view: RwLock<Arc<SlateView>>,
+    view: RwLock<Arc<dyn MetaView>>,
     busy: Mutex<State>,
 }
 
@@ -406,102 +452,4 @@ fn translate(batch: Batch) -> MetaResult<WriteBatch> {
         }
     }
     Ok(out)
-}
-
-struct SlateView {
-    snapshot: Arc<DbSnapshot>,
-    /// Keeps the database open while it is read.
-    _opened: Arc<Opened>,
-}
-
-impl fmt::Debug for SlateView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SlateView({})", self.snapshot.seq())
-    }
-}
-
-impl SlateView {
-    async fn scan_once(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Page, slatedb::Error> {
-        let ahead = if limit > SCAN_SHORT { SCAN_AHEAD } else { 1 };
-        let cached = limit <= SCAN_LONG;
-        let options = ScanOptions::default().with_cache_blocks(cached).with_read_ahead_bytes(ahead);
-        let range = Bytes::copy_from_slice(from)..Bytes::copy_from_slice(to);
-        let mut entries = self.snapshot.scan_with_options(range, &options).await?;
-        let mut page = Page { entries: Vec::new(), complete: true };
-        while let Some(entry) = entries.next().await? {
-            if page.entries.len() == limit {
-                page.complete = false;
-                break;
-            }
-            page.entries.push((detached(&entry.key), detached(&entry.value)));
-        }
-        Ok(page)
-    }
-}
-
-/// The same bytes without the block they lie in.
-fn detached(bytes: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(bytes)
-}
-
-#[async_trait]
-impl MetaView for SlateView {
-    async fn get(&self, key: &[u8]) -> MetaResult<Option<Bytes>> {
-        let found = self.snapshot.get(key).await.map_err(|error| error::of_reading(&error))?;
-        Ok(found.map(|value| detached(&value)))
-    }
-
-    async fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> MetaResult<Page> {
-        if from >= to {
-            return Ok(Page { entries: Vec::new(), complete: true });
-        }
-        self.scan_once(from, to, limit).await.map_err(|error| error::of_reading(&error))
-    }
-
-    async fn get_sorted(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
-        let mut out = Vec::with_capacity(keys.len());
-        let (mut window, mut sparse) = (PASS_LEAST, 0);
-        while out.len() < keys.len() {
-            let rest = &keys[out.len()..];
-            if sparse == 0 && rest.len() >= PASS_LEAST {
-                let part = &rest[..rest.len().min(window)];
-                let found = self.pass(part).await?;
-                if found.len() == part.len() {
-                    window = (window * 4).min(PASS_MOST);
-                } else {
-                    (window, sparse) = (PASS_LEAST, SPARSE_GETS);
-                }
-                out.extend(found);
-                continue;
-            }
-            let part = rest[..rest.len().min(PASS_LEAST)].to_vec();
-            // Neighbours wait for one another's block in the cache, so each is read once.
-            let gets = stream::iter(part).map(|key| async move { self.get(&key).await });
-            out.extend(gets.buffered(GETS_AT_ONCE).try_collect::<Vec<_>>().await?);
-            sparse = sparse.saturating_sub(1);
-        }
-        Ok(out)
-    }
-}
-
-impl SlateView {
-    /// The values of the first of `keys`: of all if they lie close together, else of as many as a short scan passed.
-    async fn pass(&self, keys: &[Bytes]) -> MetaResult<Vec<Option<Bytes>>> {
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
-        let mut to = last.to_vec();
-        to.push(0);
-        let page = self.scan(first, &to, keys.len() * PASS_ENTRIES).await?;
-        let mut entries = page.entries.into_iter().peekable();
-        let mut out = Vec::with_capacity(keys.len());
-        for key in keys {
-            while entries.next_if(|(held, _)| held < key).is_some() {}
-            match entries.peek() {
-                Some((held, value)) if held == key => out.push(Some(value.clone())),
-                Some(_) => out.push(None),
-                None if page.complete => out.push(None),
-                None => break,
-            }
-        }
-        Ok(out)
-    }
 }

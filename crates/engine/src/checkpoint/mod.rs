@@ -234,13 +234,14 @@ impl Keeper {
         Ok(done.unwrap_or_else(|| self.last().1))
     }
 
-    /// As [`Keeper::sync`], and leaves no segment number reserved: the last checkpoint of this opening.
-    pub(crate) async fn sync_finally(&self) -> Result<(), CheckpointError> {
+    /// As [`Keeper::sync`], and leaves no segment number reserved: the last checkpoint of this opening. Gives P.
+    pub(crate) async fn sync_finally(&self) -> Result<Position, CheckpointError> {
         self.close()?;
         while self.run_surely(true).await?.is_some() {}
         let mut turn = self.turn.lock().await;
         self.ready(&mut turn).await?;
-        self.release(&mut turn).await
+        self.release(&mut turn).await?;
+        Ok(turn.state.position)
     }
 
     /// Ends the driver. The running checkpoint comes to its end.

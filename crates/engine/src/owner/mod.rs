@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tarn_base::crypto::Key;
+use tarn_base::ids::Position;
 use tarn_base::mutant;
 use tarn_base::world::World;
 use tarn_store::{PutMode, Store, StoreError, Version};
@@ -204,10 +205,10 @@ impl Tenure {
         Ok(())
     }
 
-    /// Writes that everything up to `position`, the last one given out, is in the store.
-    pub async fn close(&self, position: tarn_base::ids::Position) -> Result<(), OwnerError> {
+    /// Writes that everything up to `closed`, the last position given out, is in the store, whose P is `stored`.
+    pub async fn close(&self, closed: Position, stored: Position) -> Result<(), OwnerError> {
         let held = self.held.lock().clone();
-        let owner = Owner { state: OwnerState::Closed, closed: position, ..held.owner.clone() };
+        let owner = Owner { state: OwnerState::Closed, closed, stored, ..held.owner.clone() };
         self.end();
         let held = self.register.replace(&held, owner).await?;
         *self.held.lock() = held;

@@ -3,6 +3,7 @@
 mod bounded;
 mod checkpoint;
 mod dedupe;
+mod earlier;
 mod edges;
 mod fsck;
 mod intake;

@@ -16,7 +16,7 @@ use super::survival::keep_time;
 use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::open::{OpenOptions, Parts, slate};
+use crate::open::{OpenOptions, Parts, RecoveryReport, slate};
 use crate::testing::Rig;
 
 fn parts(rig: &Rig) -> Parts {
@@ -36,21 +36,26 @@ async fn create(rig: &Rig) -> Arc<Engine> {
     engine
 }
 
-async fn open(rig: &Rig) -> Result<Arc<Engine>, OpenError> {
-    keep_time(rig);
-    let wake = Arc::new(Notify::new());
-    let (engine, _) = Engine::open(parts(rig), OpenOptions::new(hook(&wake))).await?;
-    rig.drive(&engine, wake);
-    Ok(engine)
+pub async fn open(rig: &Rig) -> Result<Arc<Engine>, OpenError> {
+    open_with(rig, false).await.map(|(engine, _)| engine)
 }
 
-type Objects = Vec<(String, Bytes)>;
+pub async fn open_with(rig: &Rig, accept_loss: bool) -> Result<(Arc<Engine>, RecoveryReport), OpenError> {
+    keep_time(rig);
+    let wake = Arc::new(Notify::new());
+    let options = OpenOptions { accept_loss, ..OpenOptions::new(hook(&wake)) };
+    let (engine, report) = Engine::open(parts(rig), options).await?;
+    rig.drive(&engine, wake);
+    Ok((engine, report))
+}
 
-fn below(rig: &Rig, prefix: &str) -> Objects {
+pub type Objects = Vec<(String, Bytes)>;
+
+pub fn below(rig: &Rig, prefix: &str) -> Objects {
     rig.memory.contents().into_iter().filter(|(name, _)| name.starts_with(prefix)).collect()
 }
 
-async fn take_away(rig: &Rig, prefix: &str) -> Objects {
+pub async fn take_away(rig: &Rig, prefix: &str) -> Objects {
     let taken = below(rig, prefix);
     for (name, _) in &taken {
         rig.memory.delete(name).await.unwrap();
@@ -59,7 +64,7 @@ async fn take_away(rig: &Rig, prefix: &str) -> Objects {
 }
 
 /// As it was: nothing else is left there.
-async fn put_back(rig: &Rig, prefix: &str, objects: &Objects) {
+pub async fn put_back(rig: &Rig, prefix: &str, objects: &Objects) {
     take_away(rig, prefix).await;
     for (name, bytes) in objects {
         rig.memory.put(name, bytes.clone(), PutMode::Overwrite).await.unwrap();
@@ -67,7 +72,7 @@ async fn put_back(rig: &Rig, prefix: &str, objects: &Objects) {
 }
 
 /// A file whose first byte is in the store and whose second is only in the log.
-async fn begun(rig: &Rig) -> (Arc<Engine>, Node) {
+pub async fn begun(rig: &Rig) -> (Arc<Engine>, Node) {
     let engine = create(rig).await;
     let node = make(&engine, "file").await;
     write(&engine, node, 0, b"a").await;

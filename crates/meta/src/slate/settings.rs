@@ -14,7 +14,7 @@ const MANIFEST_POLL: Duration = Duration::from_secs(10);
 /// How often compactions are considered. A checkpoint comes every few seconds at most.
 const COMPACTION_POLL: Duration = Duration::from_secs(5);
 /// Tries of one request on the object store, 0.1 to 1 s apart, before the operation fails.
-const RETRIES: u32 = 20;
+pub const RETRIES: u32 = 20;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 

@@ -1,0 +1,137 @@
+//! Metadata or log put back to an earlier state while no node runs: refused before anything is changed, so that putting
+//! back what is missing is enough. Over the metadata engine that serves.
+
+use std::sync::Arc;
+
+use tarn_vfs::Node;
+use tarn_wal::LogDevice;
+
+use super::opening::{read, write};
+use super::presence::{Objects, begun, below, open, open_with, put_back};
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::testing::Rig;
+
+/// A store whose metadata was once at "a" and is at "ab" now, and what it was then.
+async fn grown(rig: &Rig) -> (Arc<Engine>, Node, Objects) {
+    let (engine, node) = begun(rig).await;
+    let earlier = below(rig, "meta/");
+    write(&engine, node, 1, b"b").await;
+    engine.checkpoint().await.unwrap();
+    (engine, node, earlier)
+}
+
+/// The opening is refused, and leaves every object as it is.
+async fn refused(rig: &Rig) -> OpenError {
+    let left = below(rig, "");
+    let error = open(rig).await.map(|_| ()).expect_err("a refusal");
+    assert!(below(rig, "") == left, "{error} - and something was changed");
+    error
+}
+
+fn bytes(device: &dyn LogDevice) -> Vec<u8> {
+    let mut bytes = vec![0; device.size() as usize];
+    device.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn a_closed_store_that_was_put_back_is_refused_without_its_log_and_with_it() {
+    for log_lost in [true, false] {
+        let mut rig = Rig::new();
+        let (engine, node, earlier) = grown(&rig).await;
+        engine.close().await.unwrap();
+        let present = below(&rig, "meta/");
+        if log_lost {
+            rig = rig.elsewhere();
+        }
+        put_back(&rig, "meta/", &earlier).await;
+        let error = refused(&rig).await;
+        assert!(matches!(error, OpenError::StoreOlder { .. }), "{error}");
+        put_back(&rig, "meta/", &present).await;
+        let engine = open(&rig).await.unwrap();
+        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+        rig.crash();
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_state_is_gone_on_from_only_if_told_to_and_then_as_after_any_loss() {
+    let rig = Rig::new();
+    let (engine, node, earlier) = grown(&rig).await;
+    let lineage = engine.core.identity.lineage;
+    engine.close().await.unwrap();
+    put_back(&rig, "meta/", &earlier).await;
+    let rig = rig.elsewhere();
+    let (engine, report) = open_with(&rig, true).await.unwrap();
+    assert!(!report.clean, "{report:?}");
+    assert!(engine.core.identity.lineage > lineage, "numbers may come again");
+    assert_eq!(read(&engine, node, 0, 10).await, b"a");
+    write(&engine, node, 1, b"c").await;
+    rig.crash();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ac");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn a_store_that_was_put_back_after_a_crash_is_refused_and_whole_again_with_what_was_missing() {
+    let rig = Rig::new();
+    let (engine, node, earlier) = grown(&rig).await;
+    write(&engine, node, 2, b"c").await;
+    rig.crash();
+    drop(engine);
+    let present = below(&rig, "meta/");
+    put_back(&rig, "meta/", &earlier).await;
+    let error = refused(&rig).await;
+    assert!(matches!(error, OpenError::StoreOlder { .. }), "{error}");
+    // The missing objects alone: nothing took their names meanwhile.
+    for object in present.iter().filter(|object| !earlier.contains(object)) {
+        put_back(&rig, &object.0, &vec![object.clone()]).await;
+    }
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn damage_within_the_log_is_told_before_anything_is_changed() {
+    let rig = Rig::new();
+    let (engine, node, _) = grown(&rig).await;
+    for (at, byte) in (2..).zip([b"c", b"d", b"e"]) {
+        write(&engine, node, at, byte).await;
+    }
+    rig.crash();
+    drop(engine);
+    let whole = bytes(&*rig.device);
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    // Two frames before the last, each 4 KiB.
+    let at = (end & !4095) - 2 * 4096 + 100;
+    rig.device.write(at as u64, &[whole[at] ^ 1]).unwrap();
+    let error = refused(&rig).await;
+    assert!(matches!(error, OpenError::LogDamaged(_)), "{error}");
+    rig.device.write(at as u64, &[whole[at]]).unwrap();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"abcde");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn a_log_that_was_put_back_to_an_earlier_state_is_refused() {
+    let rig = Rig::new();
+    let (engine, node) = begun(&rig).await;
+    let earlier = bytes(&*rig.device);
+    write(&engine, node, 1, b"b").await;
+    engine.checkpoint().await.unwrap();
+    write(&engine, node, 2, b"c").await;
+    rig.crash();
+    drop(engine);
+    let present = bytes(&*rig.device);
+    rig.device.write(0, &earlier).unwrap();
+    let error = refused(&rig).await;
+    assert!(matches!(error, OpenError::LogOlder { .. }), "{error}");
+    rig.device.write(0, &present).unwrap();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+    rig.crash();
+}
