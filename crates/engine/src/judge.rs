@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tarn_base::crypto::Key;
 use tarn_base::world::World;
-use tarn_store::Store;
+use tarn_store::{Store, StoreError};
 
 use crate::error::OpenError;
 use crate::owner::{OwnerState, Register};
@@ -19,4 +19,13 @@ pub async fn judge_without_log(store: Arc<dyn Store>, master: &Key, world: &Worl
         Some(held) if held.owner.state == OwnerState::Open => Err(OpenError::Elsewhere { owner: held.owner.node }),
         _ => Ok(()),
     }
+}
+
+/// How many objects of a store are there, its owner record not counted; for a store that seems to be new.
+pub async fn remains(store: &dyn Store) -> Result<usize, StoreError> {
+    let mut count = 0;
+    for below in ["meta/", "segments/"] {
+        count += store.list(below).await?.len();
+    }
+    Ok(count)
 }

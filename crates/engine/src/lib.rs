@@ -60,7 +60,7 @@ pub use dedupe::DedupeTotals;
 pub use engine::Engine;
 pub use error::OpenError;
 pub use fsck::{FsckCounts, FsckError, FsckReport};
-pub use judge::{OWNER_RECORD, judge_without_log};
+pub use judge::{OWNER_RECORD, judge_without_log, remains};
 pub use open::{MetaFactory, OpenOptions, Parts, RecoveryReport, slate};
 pub use reclaim::{FamilyTotals, ReclaimError, Reclaimed, SegmentTotals};
 pub use scrub::{ScrubProgress, ScrubReport};

@@ -88,6 +88,8 @@ pub enum Stop {
     LogForeign { path: PathBuf, reason: String },
     #[error("the data cannot be opened: {0}")]
     OpenFailed(String),
+    #[error("the store {url} is not there, or not all of it: {reason}")]
+    StoreGone { url: String, reason: String },
 
     // --- commands to a running server: 60 to 69 ---
     #[error("no tarn serves {path}; start it with `tarn serve --data {path}`")]
@@ -135,6 +137,7 @@ impl Stop {
             Stop::OwnedElsewhere { .. } => 52,
             Stop::LogForeign { .. } => 53,
             Stop::OpenFailed(_) => 54,
+            Stop::StoreGone { .. } => 55,
             Stop::NotRunning { .. } => 60,
             Stop::Refused(_) => 61,
             Stop::NotConfirmed(_) => 62,

@@ -3,6 +3,7 @@
 //! - Judging changes nothing. What is refused leaves no trace.
 //! - A data directory has one server: it holds an exclusive lock on `lock`, which names its process.
 //! - `format` says how the directory is laid out; a newer layout is refused, never guessed at.
+//! - `store` says which store was served from it: where that is empty, it is away.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -11,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation};
+use tarn_store::url::StoreUrl;
 use tarn_wal::Medium;
 
 use crate::config::Settings;
@@ -20,6 +22,9 @@ use crate::sizes::show_size;
 /// How the data directory is laid out.
 const FORMAT: u32 = 1;
 const FORMAT_WORDS: &str = "tarn data directory, format ";
+
+/// Name of the note that says which store is served from the directory.
+const STORE_NOTE: &str = "store";
 
 /// Name of the log's file in its directory.
 pub const LOG_FILE: &str = "tarn.log";
@@ -135,19 +140,49 @@ fn check_format(data: &Path) -> Outcome<()> {
 }
 
 fn write_format(data: &Path) -> Outcome<()> {
-    let path = data.join("format");
-    if path.exists() {
-        return Ok(());
+    match data.join("format").exists() {
+        true => Ok(()),
+        false => write_small(data, "format", &format!("{FORMAT_WORDS}{FORMAT}\n")),
     }
+}
+
+/// Writes the file `name` of the data directory, all of it or nothing, durably.
+fn write_small(data: &Path, name: &str, text: &str) -> Outcome<()> {
+    let path = data.join(name);
     let write = || -> std::io::Result<()> {
-        let staging = data.join(".format");
+        let staging = data.join(format!(".{name}"));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&staging)?;
-        writeln!(file, "{FORMAT_WORDS}{FORMAT}")?;
+        file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&staging, &path)?;
         File::open(data)?.sync_all()
     };
     write().map_err(|error| path_stop(&path, "--data", &error))
+}
+
+/// What the data directory says of the store that was served from it.
+fn store_words(settings: &Settings) -> String {
+    format!("tarn store, format 1\n{}\n", settings.store.show())
+}
+
+/// Notes in the data directory which store is served from it.
+pub fn note_store(settings: &Settings) -> Outcome<()> {
+    let words = store_words(settings);
+    match fs::read_to_string(settings.data.join(STORE_NOTE)) {
+        Ok(noted) if noted == words => Ok(()),
+        _ => write_small(&settings.data, STORE_NOTE, &words),
+    }
+}
+
+/// The note that this very store was served from this directory before, if there is one; a store in memory never was.
+pub fn noted_store(settings: &Settings) -> Outcome<Option<PathBuf>> {
+    let path = settings.data.join(STORE_NOTE);
+    match fs::read_to_string(&path) {
+        Ok(noted) if noted == store_words(settings) && settings.store.url != StoreUrl::Memory => Ok(Some(path)),
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(path_stop(&path, "--data", &error)),
+    }
 }
 
 /// The nearest directory at or above `path` that is there.

@@ -254,8 +254,8 @@ fn a_log_whose_store_is_not_there() {
     let args = ["serve", "--config", "small.toml"];
     let text = |store: &str| {
         format!(
-            "the log {log} cannot be used: it belongs to another store, and file://{store} holds nothing; bring its store \
-             back (is the disk mounted?), or choose another place for the log with --log"
+            "the log {log} cannot be used: it is in use for a store, and file://{store} holds none; bring that store back \
+             (is the disk mounted?), or choose another place for the log with --log"
         )
     };
     refused(&place, &args, 53, &text(&place.shown("tarn-data/objects")));
@@ -267,6 +267,43 @@ fn a_log_whose_store_is_not_there() {
     fs::remove_dir(place.path("tarn-data/objects")).unwrap();
     fs::rename(place.path("away"), place.path("tarn-data/objects")).unwrap();
     Server::start(&place, &[]).stop();
+}
+
+/// Neither is it when the log went with it.
+#[test]
+fn a_store_that_was_served_from_here_is_not_there() {
+    let place = Place::new();
+    Server::start(&place, &[]).stop();
+    fs::rename(place.path("tarn-data/objects"), place.path("away")).unwrap();
+    fs::remove_dir_all(place.path("tarn-data/log")).unwrap();
+    let args = ["serve", "--config", "small.toml"];
+    let (store, note) = (place.shown("tarn-data/objects"), place.shown("tarn-data/store"));
+    let text = format!(
+        "the store file://{store} is not there, or not all of it: it holds nothing, and {note} says that it was served \
+         from here; bring it back (is the disk mounted?), or begin a new one in another directory with --data"
+    );
+    refused(&place, &args, 55, &text);
+    fs::create_dir(&store).unwrap();
+    refused(&place, &args, 55, &text);
+    fs::remove_dir(&store).unwrap();
+    fs::rename(place.path("away"), &store).unwrap();
+    fs::rename(place.path("tarn-data/objects/owner"), place.path("owner")).unwrap();
+    let count =
+        count_objects(&place.path("tarn-data/objects/meta")) + count_objects(&place.path("tarn-data/objects/segments"));
+    let text = format!(
+        "the store file://{store} is not there, or not all of it: {count} objects of a store are there, but not its owner \
+         record; put the object owner back"
+    );
+    refused(&place, &args, 55, &text);
+    fs::rename(place.path("owner"), place.path("tarn-data/objects/owner")).unwrap();
+    Server::start(&place, &[]).stop();
+}
+
+/// Files below `dir`, which need not be there.
+fn count_objects(dir: &std::path::Path) -> usize {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.map(|path| if path.is_dir() { count_objects(&path) } else { 1 }).sum()
 }
 
 #[test]

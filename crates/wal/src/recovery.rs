@@ -77,14 +77,14 @@ impl Log {
     /// The device must be zeroed. Refuses a device that holds a log, or anything else.
     pub fn create(device: Arc<dyn LogDevice>, options: CreateOptions<'_>) -> Result<(), LogError> {
         let name = device.name();
+        let ring = device.size().saturating_sub(RING_START) / BLOCK * BLOCK;
+        if ring < RING_MIN {
+            return Err(LogError::Refused(format!("{name} is too small for a log")));
+        }
         match read_header(&*device) {
             Err(LogError::Blank { .. }) => {}
             Ok(_) => return Err(LogError::Refused(format!("{name} holds a log already"))),
             Err(error) => return Err(error),
-        }
-        let ring = device.size().saturating_sub(RING_START) / BLOCK * BLOCK;
-        if ring < RING_MIN {
-            return Err(LogError::Refused(format!("{name} is too small for a log")));
         }
         let header = Header {
             generation: 1,
@@ -136,15 +136,16 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String
     let name = device.name();
     let mut slots = [vec![0u8; SLOT_SIZE], vec![0u8; SLOT_SIZE]];
     if device.size() < RING_START {
-        return Err(LogError::Refused(format!("{name} is too small for a log")));
+        return Err(damaged(0, &format!("{name} is too short for a log's headers")));
     }
     for (index, slot) in slots.iter_mut().enumerate() {
         let read = device.read((index * SLOT_SIZE) as u64, slot);
         read.map_err(|error| LogError::Device { device: name.clone(), reason: error.to_string() })?;
     }
     // The second header ever written goes to slot 0, before the first frame: while that slot is all zeros, nothing
-    // was ever in this log, whatever became of the first header.
+    // was ever in this log, whatever became of the first header. Frames without it mean that it was wiped.
     let never_started = slots[0].iter().all(|&byte| byte == 0);
+    let wiped = never_started && !is_zero(device, RING_START, BLOCK)?;
     let mut best: Option<(Header, Vec<u8>)> = None;
     let mut doubt = None;
     for (index, slot) in slots.into_iter().enumerate() {
@@ -160,9 +161,18 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String
     }
     match best {
         Some((header, slot)) => Ok((header, slot, doubt)),
+        None if wiped => Err(damaged(0, "both headers were wiped, and there are frames after them")),
         None if never_started => Err(LogError::Blank { device: name }),
         None => Err(damaged(0, "neither header is whole")),
     }
+}
+
+/// Whether `len` bytes from `at` are zero, or beyond the device.
+fn is_zero(device: &dyn LogDevice, at: u64, len: u64) -> Result<bool, LogError> {
+    let mut bytes = vec![0u8; len.min(device.size().saturating_sub(at)) as usize];
+    let read = device.read(at, &mut bytes);
+    read.map_err(|error| LogError::Device { device: device.name(), reason: error.to_string() })?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
 impl Recovery {

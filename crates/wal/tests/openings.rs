@@ -174,6 +174,9 @@ fn keys_versions_and_blanks_are_told_apart() {
     headless[0] ^= 1;
     headless[4096] ^= 1;
     assert!(matches!(opened(&headless, master()), Some(LogError::Damaged { .. })));
+    headless[..8192].fill(0);
+    assert!(matches!(opened(&headless, master()), Some(LogError::Damaged { .. })), "wiped, not blank");
+    assert!(matches!(opened(&[], master()), Some(LogError::Damaged { .. })));
     let mut foreign = vec![0x5a; SIZE as usize];
     assert!(matches!(create(disk_of(&foreign)), Err(LogError::Damaged { .. })));
     foreign.truncate(4096);

@@ -41,7 +41,7 @@ pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake
     let state = parts::store_state(settings, store.as_ref()).await?;
     let found = keys::find(settings, &Secrets::from_environment(), &state, &*world.random)?;
     if !state.holds_data {
-        judge_log_of_nothing(settings, &found)?;
+        judge_nothing(settings, store.as_ref(), &found).await?;
     }
     if let Some(Metered { store, .. }) = &store {
         judge_owner(settings, store.clone(), &found, world).await?;
@@ -72,6 +72,7 @@ pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake
         }
         false => create(engine_parts, wake).await.map_err(stop)?,
     };
+    place::note_store(settings)?;
     let opening = Opening {
         words: words(&report, created),
         recovery_code: created.then(|| Zeroizing::new(code::encode(&found.key))),
@@ -163,8 +164,35 @@ async fn judge_owner(
     }
 }
 
-/// A store that is new has a new log. A log that is in use beside a store that is empty means that the store is not
-/// there, for example because its disk is not mounted: nothing is made in its place.
+/// A store without an owner record is new only if nothing says otherwise. Whatever does means that the store is not there,
+/// for example because its disk is not mounted, or not all of it: nothing is made in its place.
+async fn judge_nothing(settings: &Settings, store: Option<&Metered>, found: &Found) -> Outcome<()> {
+    let url = settings.store.show();
+    if let Some(Metered { store, .. }) = store {
+        let remains = tarn_engine::remains(&**store).await.map_err(|error| parts::store_stop(settings, &error))?;
+        if remains > 0 {
+            let reason = format!(
+                "{remains} objects of a store are there, but not its owner record; put the object {} back",
+                tarn_engine::OWNER_RECORD
+            );
+            return Err(Stop::StoreGone { url, reason });
+        }
+    }
+    judge_log_of_nothing(settings, found)?;
+    match place::noted_store(settings)? {
+        Some(path) => {
+            let reason = format!(
+                "it holds nothing, and {} says that it was served from here; bring it back (is the disk mounted?), or \
+                 begin a new one in another directory with --data",
+                path.display()
+            );
+            Err(Stop::StoreGone { url, reason })
+        }
+        None => Ok(()),
+    }
+}
+
+/// A store that is new has a new log.
 fn judge_log_of_nothing(settings: &Settings, found: &Found) -> Outcome<()> {
     let path = parts::log_path(settings);
     let device = match FileDevice::open_read_only(&path) {
@@ -177,8 +205,8 @@ fn judge_log_of_nothing(settings: &Settings, found: &Found) -> Outcome<()> {
         Ok(_) | Err(LogError::WrongKey { .. }) => {
             let store = settings.store.show();
             let reason = format!(
-                "it belongs to another store, and {store} holds nothing; bring its store back (is the disk mounted?), \
-                 or choose another place for the log with --log"
+                "it is in use for a store, and {store} holds none; bring that store back (is the disk mounted?), or \
+                 choose another place for the log with --log"
             );
             Err(Stop::LogForeign { path, reason })
         }
