@@ -115,6 +115,7 @@ impl MetaOpener for SlateOpener {
         if !self.inspect().await? {
             return Ok(None);
         }
+        presence::compactions(&*self.store, &self.path).await?;
         let bridge = Arc::new(Bridge::new(self.store.clone()));
         bridge.seal();
         let options = DbReaderOptions {

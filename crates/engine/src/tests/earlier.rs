@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tarn_store::{PutMode, Store};
 use tarn_vfs::Node;
 use tarn_wal::LogDevice;
 
@@ -92,6 +93,28 @@ async fn a_store_that_was_put_back_after_a_crash_is_refused_and_whole_again_with
     let engine = open(&rig).await.unwrap();
     assert_eq!(read(&engine, node, 0, 10).await, b"abc");
     rig.crash();
+}
+
+#[tokio::test]
+async fn a_damaged_object_of_the_metadata_is_told_before_anything_is_changed() {
+    for newest_of in ["meta/manifest/", "meta/compactions/", "meta/compacted/"] {
+        let rig = Rig::new();
+        let (engine, node, _) = grown(&rig).await;
+        write(&engine, node, 2, b"c").await;
+        rig.crash();
+        drop(engine);
+        let objects = below(&rig, newest_of);
+        let (name, whole) = objects.last().expect("an object");
+        for cut in [0, whole.len() / 2] {
+            rig.memory.put(name, whole.slice(..cut), PutMode::Overwrite).await.unwrap();
+            let error = refused(&rig).await;
+            assert!(matches!(&error, OpenError::Damaged(what) if what.contains(name)), "{name} of {cut}: {error}");
+        }
+        rig.memory.put(name, whole.clone(), PutMode::Overwrite).await.unwrap();
+        let engine = open(&rig).await.unwrap();
+        assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+        rig.crash();
+    }
 }
 
 #[tokio::test]

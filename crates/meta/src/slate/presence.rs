@@ -55,3 +55,17 @@ pub async fn verify(store: &dyn Store, path: &str, manifest: &VersionedManifest)
     let (missing, needed) = (missing.len(), needed.len());
     Err(MetaError::Gone(format!("{missing} of the {needed} objects that it needs: {}{more}", named.join(", "))))
 }
+
+/// Whether the newest list of compactions, if there is one, can be read. SlateDB would pass one over that is damaged, and find
+/// its name taken.
+pub async fn compactions(store: &dyn Store, path: &str) -> MetaResult<()> {
+    let unavailable = |error: StoreError| MetaError::Unavailable(error.to_string());
+    let listed = store.list(&format!("{path}/compactions/")).await.map_err(unavailable)?;
+    let Some(newest) = listed.iter().map(|object| &object.name).max() else { return Ok(()) };
+    match store.get(newest).await {
+        Err(error @ StoreError::Damaged(..)) => Err(MetaError::Damaged(error.to_string())),
+        // Another one has come, and this one was too old.
+        Err(StoreError::NotFound(_)) => Ok(()),
+        read => read.map(|_| ()).map_err(unavailable),
+    }
+}
