@@ -40,6 +40,9 @@ pub struct Config {
     pub segment_bytes: u32,
     /// How long the objects of condemned segments stay, so that a reader with an old view still finds them.
     pub hold: Duration,
+    /// How long a checkpoint waits for an object that is not there and of which only a part is overwritten: somebody may put
+    /// it back. Then what it held is lost.
+    pub missing: Duration,
     /// How often the owner looks at its record.
     pub heartbeat: Duration,
     /// Locks may be reclaimed for this long after a restart that lost them.
@@ -64,6 +67,7 @@ impl Default for Config {
             log_fill_percent: 40,
             segment_bytes: 16 << 20,
             hold: Duration::from_secs(15 * 60),
+            missing: Duration::from_secs(10 * 60),
             heartbeat: Duration::from_secs(2),
             grace: Duration::from_secs(45),
             // Less than a client's first retransmission (60 s), more than a checkpoint takes.

@@ -12,6 +12,7 @@ use tarn_vfs::Errno;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::stages::Lap;
+use super::suspects::SPAN;
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
@@ -55,7 +56,7 @@ impl Keeper {
                 let base = match needed(due) {
                     Some(pointer) => match old.get(&(pointer.segment, pointer.index)) {
                         Some(Ok(plain)) => split(&pointer, plain)?,
-                        Some(Err(Errno::Io)) if !self.beyond_doubt(&pointer) => {
+                        Some(Err(Errno::Io)) if !self.beyond_doubt(key(due), &pointer).await => {
                             return Err(CheckpointError::Read(Errno::Io));
                         }
                         Some(Err(Errno::Io)) => {
@@ -77,8 +78,12 @@ impl Keeper {
         Ok(())
     }
 
-    fn beyond_doubt(&self, pointer: &RecordPointer) -> bool {
-        self.suspects.confirm((pointer.segment, pointer.index), self.core.world.clock.steady())
+    async fn beyond_doubt(&self, key: Key, pointer: &RecordPointer) -> bool {
+        let span = match self.core.is_missing(key, pointer).await {
+            true => self.core.config.missing.max(SPAN),
+            false => SPAN,
+        };
+        self.suspects.confirm((pointer.segment, pointer.index), self.core.world.clock.steady(), span)
     }
 
     /// Old content that does not open, beyond doubt: all of it is lost.

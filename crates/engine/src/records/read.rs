@@ -131,6 +131,12 @@ impl Core {
         }
     }
 
+    /// Whether the object that holds a record, as far as is known, is not there.
+    pub async fn is_missing(&self, key: Key, pointer: &RecordPointer) -> bool {
+        let (object, _) = self.placed(key, *pointer);
+        matches!(self.segments.store.head(&object_name(object)).await, Err(StoreError::NotFound(_)))
+    }
+
     async fn read_span(&self, span: Span) -> Vec<(Name, Result<Bytes, Errno>)> {
         let mut out = Vec::with_capacity(span.wants.len());
         match self.get_patiently(&object_name(span.object), span.start..span.end).await {

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_store::StoreError;
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_store::operation::{Kind, Operation};
+use tarn_store::{PutMode, Store, StoreError};
 use tarn_vfs::{Caller, Errno, FileSystem, Node, SetAttr};
 
 use super::opening::{make, read, write};
 use super::survival::keep_time;
+use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
 use crate::testing::Rig;
 
@@ -59,6 +60,7 @@ async fn check_lost(engine: &Engine, node: Node, patch: &[u8]) {
 
 async fn overwritten_in_part(gone: bool) {
     let mut rig = Rig::new();
+    rig.config.missing = Duration::ZERO;
     let (engine, node) = stored(&mut rig).await;
     for name in segments(&rig) {
         match gone {
@@ -115,6 +117,31 @@ async fn a_damaged_record_that_is_overwritten_in_part_keeps_what_is_new() {
 #[tokio::test]
 async fn a_missing_object_that_is_overwritten_in_part_keeps_what_is_new() {
     overwritten_in_part(true).await;
+}
+
+#[tokio::test]
+async fn a_missing_object_that_is_put_back_in_time_loses_nothing() {
+    let mut rig = Rig::new();
+    let (engine, node) = stored(&mut rig).await;
+    let taken: Vec<_> = rig.memory.contents().into_iter().filter(|(name, _)| name.starts_with("segments/")).collect();
+    for (name, _) in &taken {
+        rig.store.delete(name).await.unwrap();
+    }
+    write(&engine, node, 1000, &[7; 100]).await;
+    for _ in 0..20 {
+        assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Read(Errno::Io))));
+    }
+    let told = engine.status().damage.join("\n");
+    assert!(told.contains("the object is missing") && !told.contains("are lost"), "{told}");
+    for (name, bytes) in taken {
+        rig.memory.put(&name, bytes, PutMode::Create).await.unwrap();
+    }
+    engine.checkpoint().await.unwrap();
+    let expected = [&content()[..1000], &[7; 100], &content()[1100..]].concat();
+    assert!(read(&engine, node, 0, SIZE).await == expected);
+    let walk = engine.fsck(true, |_| ()).await.unwrap();
+    assert!(walk.findings.is_empty(), "{walk:?}");
+    rig.crash();
 }
 
 #[tokio::test]
