@@ -13,6 +13,7 @@ use tarn_base::ids::SegmentId;
 
 use crate::hash::FastBuild;
 use crate::key::Key;
+use crate::listings::Listings;
 
 /// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 const ENTRY_OVERHEAD: u64 = 160;
@@ -38,15 +39,23 @@ impl Weighter<(SegmentId, u32), Bytes> for RecordWeight {
 type KeyMap = Cache<Key, Option<Bytes>, KeyWeight, FastBuild>;
 type RecordMap = Cache<(SegmentId, u32), Bytes, RecordWeight, FastBuild>;
 
-/// Both caches, each with a limit in bytes.
+/// A listing names its keys once more, and is asked for far less often than they are.
+const LISTINGS_SHARE: u64 = 8;
+
+/// The caches, each with a limit in bytes.
 pub struct Caches {
     pub keys: KeyMap,
+    pub listings: Listings,
     pub records: RecordMap,
 }
 
 impl Caches {
-    pub fn new(key_bytes: u64, record_bytes: u64) -> Caches {
+    /// `name_bytes` are for keys and listings.
+    pub fn new(name_bytes: u64, record_bytes: u64) -> Caches {
+        let listing_bytes = name_bytes / LISTINGS_SHARE;
+        let key_bytes = name_bytes - listing_bytes;
         Caches {
+            listings: Listings::new(listing_bytes),
             keys: Cache::with(
                 (key_bytes / 256) as usize,
                 key_bytes,

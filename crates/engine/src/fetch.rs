@@ -17,6 +17,7 @@ use tarn_vfs::Errno;
 
 use crate::core::Core;
 use crate::key::{Key, Kind, words};
+use crate::listings::{self, Listings};
 use crate::overlay::Stack;
 use crate::tx::{Need, PinnedRange, Pins};
 use crate::value::Inode;
@@ -126,6 +127,8 @@ impl Core {
     }
 
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
+        let begins = Listings::begins(range);
+        let limit = if begins { limit.max(listings::AT_LEAST) } else { limit };
         let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
         let page = page.map_err(|error| self.meta_failed(&[range.start], error))?;
         let complete = page.complete;
@@ -134,6 +137,10 @@ impl Core {
             Some((last, _)) if !complete => last.after(),
             _ => None,
         };
+        if begins {
+            let kept = entries.iter().map(|(key, value)| (*key, value.clone())).collect();
+            self.caches.listings.enter(&self.stack, stack.version, range.start, kept, until);
+        }
         Ok(PinnedRange { range: range.clone(), entries, until })
     }
 

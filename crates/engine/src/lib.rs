@@ -24,6 +24,7 @@ mod hash;
 mod image;
 mod judge;
 mod key;
+mod listings;
 mod objects;
 mod once;
 mod open;

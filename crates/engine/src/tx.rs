@@ -258,12 +258,18 @@ impl<'a> Tx<'a> {
         let mut until = None;
         if !fresh {
             let pins = self.pins;
-            let Some(page) = pins.ranges.iter().find(|page| page.range == range) else {
-                self.need.ranges.push((range, limit));
-                return Err(Stop::Need);
-            };
-            until = page.until;
-            merged.extend(page.entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
+            if let Some(page) = pins.ranges.iter().find(|page| page.range == range) {
+                until = page.until;
+                merged.extend(page.entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
+            } else {
+                let kept = self.core.caches.listings.get(&range);
+                let Some((entries, end)) = kept.as_ref().and_then(|kept| kept.part(&range, limit + 1)) else {
+                    self.need.ranges.push((range, limit));
+                    return Err(Stop::Need);
+                };
+                until = end;
+                merged.extend(entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
+            }
         }
         let oldest = self.stack.oldest();
         let then = self.pins.stack.as_ref().map(|then| then.generations.as_slice()).unwrap_or_default();

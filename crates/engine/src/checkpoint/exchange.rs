@@ -1,6 +1,7 @@
 //! Showing a checkpoint and giving its room in the log back.
 //!
-//! - The generation's values enter the cache before it leaves the stack, so that no older value is seen between.
+//! - The generation's values enter the cache, and listings that it changes leave, before it leaves the stack, so that no
+//!   older value is seen between.
 //! - What is alive of session state is durable at the log's head before anything is trimmed (engine rule 10).
 
 use tarn_base::ids::Position;
@@ -25,6 +26,8 @@ impl Keeper {
     ) -> Result<(), CheckpointError> {
         let view = self.ready(turn).await?.view();
         let _pause = self.core.exchange_pause.write().await;
+        let listings = &self.core.caches.listings;
+        listings.close(collected.keys.iter().map(|(key, _)| key));
         let caches = &self.core.caches.keys;
         for (key, value) in collected.keys {
             if mutant::on(mutant::NEGATIVE_KEPT) && caches.get(&key).is_some_and(|cached| cached.is_none()) {
@@ -43,6 +46,7 @@ impl Keeper {
             }
         }
         self.core.stack.exchange(number, view);
+        listings.open();
         Ok(())
     }
 
@@ -54,7 +58,9 @@ impl Keeper {
             let _pause = self.core.exchange_pause.write().await;
             // Its new pointers are not known here.
             self.core.caches.keys.clear();
+            self.core.caches.listings.close_all();
             self.core.stack.exchange(number, view);
+            self.core.caches.listings.open();
         }
         turn.trimmed = closed.last;
         self.trim(closed.last).await?;
