@@ -169,9 +169,14 @@ impl Drop for Call {
 }
 
 impl Source for Shared {
-    fn ready(&self, reactor: &Reactor) {
-        if let Err(error) = self.receive(reactor).and_then(|()| self.send()) {
-            self.reopen(reactor, &error);
+    fn ready(&self, reactor: &Reactor) -> bool {
+        let received = self.receive(reactor);
+        match received.and_then(|more| self.send().map(|()| more)) {
+            Ok(more) => more,
+            Err(error) => {
+                self.reopen(reactor, &error);
+                false
+            }
         }
     }
 
@@ -184,32 +189,29 @@ impl Source for Shared {
 }
 
 impl Shared {
-    fn receive(&self, reactor: &Reactor) -> std::io::Result<()> {
+    /// Takes what one read brings; whether there may be more.
+    fn receive(&self, reactor: &Reactor) -> std::io::Result<bool> {
         let mut state = self.state.borrow_mut();
         let State { stream, waiting, .. } = &mut *state;
-        loop {
-            let more = stream.fill()?;
-            let at = Instant::now();
-            while let Some(record) = stream.input.next_record()? {
-                let (xid, results) = match accepted(record) {
-                    Ok(found) => found,
-                    Err(reason) => {
-                        reactor.fail(format!("{}: {reason}", self.address));
-                        return Ok(());
-                    }
-                };
-                // A reply to a call that was sent twice comes twice.
-                let Some(call) = waiting.get_mut(&xid) else { continue };
-                if call.answer.is_none() {
-                    call.answer = Some(Answer { record: record.to_vec(), results, at });
-                    self.trouble.longest.set(self.trouble.longest.get().max(at - call.sent));
-                    reactor.wake(call.task);
+        let more = stream.fill()?;
+        let at = Instant::now();
+        while let Some(record) = stream.input.next_record()? {
+            let (xid, results) = match accepted(record) {
+                Ok(found) => found,
+                Err(reason) => {
+                    reactor.fail(format!("{}: {reason}", self.address));
+                    return Ok(false);
                 }
-            }
-            if !more {
-                return Ok(());
+            };
+            // A reply to a call that was sent twice comes twice.
+            let Some(call) = waiting.get_mut(&xid) else { continue };
+            if call.answer.is_none() {
+                call.answer = Some(Answer { record: record.to_vec(), results, at });
+                self.trouble.longest.set(self.trouble.longest.get().max(at - call.sent));
+                reactor.wake(call.task);
             }
         }
+        Ok(more)
     }
 
     fn send(&self) -> std::io::Result<()> {

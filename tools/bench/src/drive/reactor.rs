@@ -2,6 +2,8 @@
 //!
 //! - Time is kept to the microsecond: a timer of the kernel ends a sleep, since epoll's own timeout may be rounded up to
 //!   a whole millisecond, and near a moment that is due the thread looks instead of sleeping.
+//! - Whose moment has come begins before anything else goes on, and what it sends is sent: between any two replies that are
+//!   looked at and any two reads of a socket.
 //! - A future is polled again when what it waits for happened; it may be polled for nothing and must bear that.
 //! - Nothing is shared between threads; the waker says nothing, the reactor knows the task that runs.
 
@@ -30,8 +32,8 @@ const TIMER: u64 = u64::MAX;
 
 /// Something with a file descriptor that brings news.
 pub trait Source {
-    /// Takes what has come and wakes who waited for it.
-    fn ready(&self, reactor: &Reactor);
+    /// Takes some of what has come and wakes who waited for it. True if there may be more: it is asked again.
+    fn ready(&self, reactor: &Reactor) -> bool;
     /// Sends what has gathered since the last time.
     fn flush(&self, reactor: &Reactor);
 }
@@ -45,9 +47,13 @@ struct Inner {
     free: RefCell<Vec<usize>>,
     ready: RefCell<VecDeque<usize>>,
     timers: RefCell<BinaryHeap<Reverse<(Instant, usize)>>>,
+    /// Whose moment has come.
+    due: RefCell<VecDeque<usize>>,
     sources: RefCell<Vec<Rc<dyn Source>>>,
     /// Sources that have something to send.
     dirty: RefCell<Vec<usize>>,
+    /// Sources that may have more.
+    again: RefCell<Vec<usize>>,
     running: Cell<usize>,
     live: Cell<usize>,
     failure: RefCell<Option<String>>,
@@ -76,8 +82,10 @@ impl Reactor {
             free: RefCell::default(),
             ready: RefCell::default(),
             timers: RefCell::default(),
+            due: RefCell::default(),
             sources: RefCell::default(),
             dirty: RefCell::default(),
+            again: RefCell::default(),
             running: Cell::new(0),
             live: Cell::new(0),
             failure: RefCell::default(),
@@ -175,17 +183,26 @@ impl Reactor {
             }
             self.poll_ready();
             self.flush();
-            let now = Instant::now();
-            self.fire(now);
-            let wait = if self.0.ready.borrow().is_empty() { self.sleep_length(now) } else { Duration::ZERO };
+            let more = !self.0.ready.borrow().is_empty() || !self.0.again.borrow().is_empty();
+            let wait = if more { Duration::ZERO } else { self.sleep_length(Instant::now()) };
             let wait = self.set_timer(wait)?;
             match epoll::wait(&self.0.epoll, spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(format!("epoll: {error}")),
             }
+            let mut ready = std::mem::take(&mut *self.0.again.borrow_mut());
             for event in events.drain(..).filter(|event| event.data.u64() != TIMER) {
-                let source = self.0.sources.borrow()[event.data.u64() as usize].clone();
-                source.ready(self);
+                let index = event.data.u64() as usize;
+                if !ready.contains(&index) {
+                    ready.push(index);
+                }
+            }
+            for index in ready {
+                let source = self.0.sources.borrow()[index].clone();
+                if source.ready(self) {
+                    self.0.again.borrow_mut().push(index);
+                }
+                self.begin_due();
             }
         }
         let failure = self.0.failure.borrow_mut().take();
@@ -194,18 +211,35 @@ impl Reactor {
     }
 
     fn poll_ready(&self) {
+        self.begin_due();
         // Only those that are ready now: who wakes himself must not keep replies waiting.
         let count = self.0.ready.borrow().len();
         for _ in 0..count {
             let Some(index) = self.0.ready.borrow_mut().pop_front() else { return };
-            let Some(mut task) = self.0.tasks.borrow_mut().get_mut(index).and_then(Option::take) else { continue };
-            self.0.running.set(index);
-            if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-                self.0.tasks.borrow_mut()[index] = Some(task);
-            } else {
-                self.0.free.borrow_mut().push(index);
-                self.0.live.set(self.0.live.get() - 1);
-            }
+            self.poll(index);
+            self.begin_due();
+        }
+    }
+
+    /// Polls those whose moment has come, and sends what they have to send.
+    fn begin_due(&self) {
+        self.fire(Instant::now());
+        if self.0.due.borrow().is_empty() {
+            return;
+        }
+        let due = std::mem::take(&mut *self.0.due.borrow_mut());
+        due.into_iter().for_each(|index| self.poll(index));
+        self.flush();
+    }
+
+    fn poll(&self, index: usize) {
+        let Some(mut task) = self.0.tasks.borrow_mut().get_mut(index).and_then(Option::take) else { return };
+        self.0.running.set(index);
+        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.0.tasks.borrow_mut()[index] = Some(task);
+        } else {
+            self.0.free.borrow_mut().push(index);
+            self.0.live.set(self.0.live.get() - 1);
         }
     }
 
@@ -224,7 +258,7 @@ impl Reactor {
                 return;
             }
             timers.pop();
-            self.wake(task);
+            self.0.due.borrow_mut().push_back(task);
         }
     }
 
@@ -251,6 +285,8 @@ impl Reactor {
         self.0.free.borrow_mut().clear();
         self.0.ready.borrow_mut().clear();
         self.0.timers.borrow_mut().clear();
+        self.0.due.borrow_mut().clear();
+        self.0.again.borrow_mut().clear();
         self.0.live.set(0);
     }
 }

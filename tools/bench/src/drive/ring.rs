@@ -230,7 +230,7 @@ impl Drop for Flight {
 }
 
 impl Source for Shared {
-    fn ready(&self, reactor: &Reactor) {
+    fn ready(&self, reactor: &Reactor) -> bool {
         let at = Instant::now();
         let mut ring = self.ring.borrow_mut();
         for completion in ring.completion() {
@@ -246,6 +246,7 @@ impl Source for Shared {
                 self.free.borrow_mut().push(index);
             }
         }
+        false
     }
 
     fn flush(&self, _: &Reactor) {}
