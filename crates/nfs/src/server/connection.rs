@@ -18,21 +18,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tarn_base::world::BoxFuture;
 use tarn_vfs::Answer;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::clients::Connected;
+use super::inbox::{Inbox, READ_SIZE};
 use super::outbox::Outbox;
 use super::shared::Shared;
 use crate::service::{self, Called, Dispatched, LaterReply, Progress, Transport};
-use crate::session::record::{Framed, Framer, RECORD_SIZE_MAX, RecordError};
+use crate::session::record::{Framed, RECORD_SIZE_MAX, RecordError};
 use crate::wire::xdr::Writer;
 
-/// Bytes that one read has room for at least: many small calls, or the head of a large one.
-const READ_SIZE: usize = 64 << 10;
 /// Bytes that a connection moves, and calls that it runs, before others of the core get their turn: some hundred
 /// microseconds.
 const TURN_BYTES: usize = 512 << 10;
@@ -75,8 +73,7 @@ where
         connected,
         stream,
         peer,
-        buffer: BytesMut::new(),
-        framer: Framer::default(),
+        inbox: Inbox::new(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
         door: None,
@@ -148,9 +145,7 @@ struct Connection<'a, S> {
     connected: Arc<Connected>,
     stream: S,
     peer: SocketAddr,
-    /// Received and not yet taken.
-    buffer: BytesMut,
-    framer: Framer,
+    inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
     /// A large message waits for room.
@@ -222,10 +217,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
     }
 
-    /// Whether the message at the front of the buffer may be taken, and what of it is still to come be read.
+    /// Whether the message that comes next may be taken, and what of it is still to come be read.
     fn is_let_in(&mut self, cx: &mut Context<'_>) -> bool {
         if self.door.is_none() && !self.asked {
-            let size = self.framer.announced(&self.buffer);
+            let size = self.inbox.announced();
             // One that is longer than any may be is refused without waiting.
             if !(LARGE_SIZE..=RECORD_SIZE_MAX).contains(&size) {
                 return true;
@@ -249,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if !self.is_let_in(cx) {
                 return Ok(());
             }
-            let missing = match self.framer.next(&mut self.buffer)? {
+            let missing = match self.inbox.next()? {
                 Framed::Message(message) => {
                     turn.calls += 1;
                     self.asked = false;
@@ -258,12 +253,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 }
                 Framed::Missing(missing) => missing,
             };
-            if turn.calls > begun && missing <= READ_SIZE && self.buffer.is_empty() {
+            if turn.calls > begun && missing <= READ_SIZE && self.inbox.is_empty() {
                 // What has been taken is answered before more is read.
                 return Ok(());
             }
-            self.buffer.reserve(missing.max(READ_SIZE));
-            match pin!(self.stream.read_buf(&mut self.buffer)).poll(cx) {
+            match self.inbox.poll_read(&mut self.stream, cx, missing) {
                 Poll::Ready(Ok(0)) => self.reading = false,
                 Poll::Ready(Ok(count)) => {
                     turn.bytes += count;
@@ -303,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     fn is_over(&mut self) -> Result<bool, ConnectionError> {
         let silent = self.shared.now().saturating_sub(self.active);
         let settings = &self.shared.settings;
-        let amid = !self.buffer.is_empty() || self.framer.is_amid() || self.outbox.size() > 0;
+        let amid = self.inbox.is_amid() || self.outbox.size() > 0;
         if self.in_progress() > 0 {
             return Ok(false);
         }
@@ -311,8 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             return Err(ConnectionError::Stalled);
         }
         if !amid {
-            // An idle connection does not keep the buffer of its largest write.
-            self.buffer = BytesMut::new();
+            self.outbox.rest();
         }
         Ok(!amid && silent > settings.idle_max)
     }

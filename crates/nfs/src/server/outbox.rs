@@ -168,6 +168,13 @@ impl Outbox {
         }
     }
 
+    /// Gives back the memory of a connection with nothing to say.
+    pub(super) fn rest(&mut self) {
+        if self.size() == 0 && self.held == 0 {
+            *self = Outbox::new(self.peer);
+        }
+    }
+
     /// Writes as much as the peer takes, or `enough` bytes, which `progress` counts up. Pending when the peer takes no more.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
