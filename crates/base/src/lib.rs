@@ -8,6 +8,7 @@ pub mod crypto;
 pub mod ids;
 pub mod mutant;
 pub mod time;
+pub mod turns;
 pub mod world;
 
 /// CRC32C (Castagnoli) of `bytes`, the checksum of every format of ours.

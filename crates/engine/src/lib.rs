@@ -49,7 +49,6 @@ mod stripes;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod tx;
 mod value;
 mod volumes;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::{Ino, SegmentId, VolumeId};
+use tarn_base::turns::Turns;
 use tarn_data::{LostBytes, RecordPointer, SegmentState, SegmentValue, object_name};
 use tarn_meta::{MetaError, MetaView};
 use tarn_vfs::FileType;
@@ -19,7 +20,6 @@ use crate::key::{Key, Kind, segment_id};
 use crate::objects::{FamilyKeys, ObjectError};
 use crate::pages::Pages;
 use crate::reclaim::Pace;
-use crate::turns::Turns;
 use crate::value::{CookieEntry, Inode};
 
 /// Bytes per second: a terabyte in about nine hours.

@@ -18,6 +18,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, Uuid, VolumeId};
 use tarn_base::mutant;
+use tarn_base::turns::Turns;
 use tarn_data::{Compression, RecordHash, RecordPointer, SegmentBuilder, SegmentValue};
 use tarn_store::{PutMode, StoreError};
 use tarn_vfs::{CompressionSetting, Errno};
@@ -29,7 +30,6 @@ use crate::core::Core;
 use crate::dedupe::{Known, LENGTH_MIN};
 use crate::key::Key;
 use crate::records::Family;
-use crate::turns::Turns;
 
 /// PUTs at once.
 const PUTS_MAX: usize = 4;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use tarn_base::turns::Turns;
 
 use super::direct;
 use super::reserve::Reserve;
@@ -29,19 +30,18 @@ const STAGING: &str = ".tarn/staging";
 pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o700);
 
+/// Bytes hashed in one go.
+const HASHED_AT_ONCE: usize = 128 << 10;
+
 /// The version of an object of these bytes.
 pub fn version(bytes: &[u8]) -> Version {
-    let mut hasher = blake3::Hasher::new();
+    let (mut hasher, mut turns) = (blake3::Hasher::new(), Turns::default());
     for part in bytes.chunks(HASHED_AT_ONCE) {
         hasher.update(part);
-        // Large objects are hashed by threads that give way, and not only when the clock ticks.
-        std::thread::yield_now();
+        turns.worked(part.len());
     }
     Version(hasher.finalize().to_hex()[..32].to_owned())
 }
-
-/// Bytes hashed before others of the core may go on.
-const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// Counts the staging files of this process, over all its handles.
 static STAGED: AtomicU64 = AtomicU64::new(0);
