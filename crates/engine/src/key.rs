@@ -170,11 +170,11 @@ impl Kind {
 pub fn words(key: &Key) -> String {
     let (volume, a, b) = (key.volume.0, key.a, key.b);
     match key.kind {
-        Kind::Inode => format!("volume {volume}, inode {a:x}"),
-        Kind::EntryHash => format!("volume {volume}, directory {a:x}, entries of hash {b:016x}"),
-        Kind::EntryCookie => format!("volume {volume}, directory {a:x}, entry {b}"),
-        Kind::Map => format!("volume {volume}, map {a:x}"),
-        Kind::Pointer => format!("volume {volume}, map {a:x}, record {b}"),
+        Kind::Inode => format!("volume {volume}, inode {a}"),
+        Kind::EntryHash => format!("volume {volume}, directory {a}, entries of hash {b:016x}"),
+        Kind::EntryCookie => format!("volume {volume}, directory {a}, entry {b}"),
+        Kind::Map => format!("volume {volume}, map {a}"),
+        Kind::Pointer => format!("volume {volume}, map {a}, record {b}"),
         Kind::Segment => format!("segment {}", segment_id(a)),
         kind => format!("volume {volume}, {kind:?} {a:x}/{b:x}"),
     }

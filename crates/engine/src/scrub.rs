@@ -119,7 +119,7 @@ async fn lost(core: &Core) -> Result<Vec<String>, MetaError> {
         let lost = plain.ok().and_then(|mut plain| plain.pop()).and_then(|plain| LostBytes::of(&pointer, &plain).ok());
         let count = lost.map_or_else(String::new, |lost| format!("{} ", lost.count()));
         let (record, volume, ino) = (key.b, key.volume.0, key.a);
-        out.push(format!("{count}bytes of record {record} of volume {volume}, inode {ino:x}, {path}: lost earlier"));
+        out.push(format!("{count}bytes of record {record} of volume {volume}, inode {ino}, {path}: lost earlier"));
     }
     Ok(out)
 }
@@ -244,7 +244,7 @@ async fn files(view: &Arc<dyn MetaView>, wanted: BTreeSet<Place>) -> Result<File
     let names = names(view, &owners).await?;
     for (place, key) in found {
         let path = path(view, &names, key.volume, Ino(key.a)).await?;
-        let text = format!("record {} of volume {}, inode {:x}, {path}", key.b, key.volume.0, key.a);
+        let text = format!("record {} of volume {}, inode {}, {path}", key.b, key.volume.0, key.a);
         // A record that dedupe shares belongs to several.
         out.entry(place).and_modify(|held: &mut String| held.extend(["; ", &text])).or_insert(text);
     }

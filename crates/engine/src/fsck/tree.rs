@@ -192,10 +192,10 @@ impl Tree {
         };
         seen.names += 1;
         if seen.kind != kind {
-            report.find(format!("{}: it says {kind:?}, inode {:x} is {:?}", name(&key), ino.0, seen.kind));
+            report.find(format!("{}: it says {kind:?}, inode {} is {:?}", name(&key), ino.0, seen.kind));
         }
         if seen.kind == FileType::Directory && seen.parent != dir {
-            report.find(format!("{}: the parent of inode {:x} is {:x}", name(&key), ino.0, seen.parent.0));
+            report.find(format!("{}: the parent of inode {} is {}", name(&key), ino.0, seen.parent.0));
         }
     }
 
@@ -276,7 +276,7 @@ impl Tree {
                 self.named((dir, cookie), ino, kind, report);
             } else {
                 let key = Key::entry_cookie(self.id, dir, cookie);
-                report.find(format!("{}: inode {:x}, which it names, is not there", name(&key), ino.0));
+                report.find(format!("{}: inode {}, which it names, is not there", name(&key), ino.0));
             }
         }
         match self.inodes.get(&root) {
@@ -366,11 +366,11 @@ impl Tree {
         }
         for (cookie, held, ino, _) in by_hash.difference(&by_cookie) {
             let key = Key::entry_cookie(self.id, dir, *cookie);
-            report.find(format!("{}: {} (inode {:x}) is found by name only", name(&key), text(held), ino.0));
+            report.find(format!("{}: {} (inode {}) is found by name only", name(&key), text(held), ino.0));
         }
         for (cookie, held, ino, _) in by_cookie.difference(&by_hash) {
             let key = Key::entry_cookie(self.id, dir, *cookie);
-            report.find(format!("{}: {} (inode {:x}) is listed only", name(&key), text(held), ino.0));
+            report.find(format!("{}: {} (inode {}) is listed only", name(&key), text(held), ino.0));
         }
         Ok(())
     }

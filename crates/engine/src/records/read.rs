@@ -299,7 +299,7 @@ impl Core {
         let object = object_name(object);
         let Key { volume, kind, a, b, .. } = want.key;
         let whose = match kind {
-            Kind::Pointer => format!("record {b} of volume {}, inode {a:x}", volume.0),
+            Kind::Pointer => format!("record {b} of volume {}, inode {a}", volume.0),
             _ => "found when its content was to be stored again".to_owned(),
         };
         self.health.damaged(format!("record {index} of segment {segment}, in {object}: {what}; {whose}"));
