@@ -79,7 +79,7 @@ pub(crate) async fn scrub(
             report.canceled = true;
             break;
         }
-        pace.take(size).await;
+        pace.take(size, core.log_is_filling()).await;
         one(core, &keys, segment, &mut report, &mut damaged).await?;
         at.done += size;
     }

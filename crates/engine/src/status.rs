@@ -45,6 +45,8 @@ pub struct Status {
     pub log_capacity: u64,
     /// Newest first; the first is open.
     pub generations: Vec<GenerationStatus>,
+    /// Memory of the log's frames that they keep, bytes.
+    pub kept_log_bytes: u64,
     pub last_checkpoint: Done,
     pub checkpoints: Totals,
     /// What keeps checkpoints from succeeding.
@@ -57,6 +59,8 @@ pub struct Status {
     pub dedupe: DedupeTotals,
     /// As the last pass of reclaim saw them; `None` before the first.
     pub segments: Option<SegmentTotals>,
+    /// Bytes of objects whose live records collection has copied elsewhere since the opening.
+    pub collected_bytes: u64,
     /// Why no change is taken any more, if so.
     pub read_only: Option<String>,
     pub store_full: bool,
@@ -90,6 +94,7 @@ impl Engine {
             log_used: core.log.used(),
             log_capacity: core.log.capacity(),
             generations: generations.collect(),
+            kept_log_bytes: core.log.held() as u64,
             last_checkpoint,
             checkpoints: self.keeper.totals(),
             checkpoint_error: checkpoint_error.or_else(gone),
@@ -106,6 +111,7 @@ impl Engine {
             dedupe_index: CacheStatus { entries, bytes, capacity_bytes },
             dedupe: core.dedupe.totals(),
             segments: self.reclaim.totals(),
+            collected_bytes: self.reclaim.collected_bytes(),
             read_only: core.health.read_only.read().clone(),
             store_full: core.health.store_full.load(Ordering::Relaxed),
             deposed: core.health.deposed.load(Ordering::Relaxed),

@@ -207,6 +207,8 @@ pub struct LogStatus {
 #[serde(default)]
 pub struct OverlayStatus {
     pub bytes: u64,
+    /// The log's frames that are kept for them.
+    pub kept_log_bytes: u64,
     pub keys: u64,
     pub generations: u64,
 }
@@ -246,6 +248,9 @@ pub struct SegmentStatus {
     pub condemned_bytes: u64,
     /// What dedupe saves in them.
     pub saved_bytes: u64,
+    /// Bytes of objects that collection has emptied, and that scrubs have read, since the start: not only up to the survey.
+    pub collected_bytes: u64,
+    pub scrubbed_bytes: u64,
 }
 
 /// Records that were pointed to rather than stored, since the start.

@@ -9,9 +9,11 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tarn_base::ids::{SegmentId, Uuid};
+use tarn_base::turns::Turns;
 use tarn_data::{DirectoryRecord, Origin, SegmentBuilder, SegmentValue, object_name};
 use tarn_store::PutMode;
 
@@ -26,6 +28,8 @@ struct Target {
     family: Uuid,
     builder: SegmentBuilder,
     sources: Vec<SegmentId>,
+    /// Bytes of their objects.
+    source_bytes: u64,
     records: Vec<Moved>,
 }
 
@@ -63,7 +67,7 @@ impl Reclaim {
         let keys = self.core.family_keys();
         for (segment, value) in &survey.sparse {
             self.go_on()?;
-            pace.take(value.object_size).await;
+            pace.take(value.object_size, self.core.log_is_filling()).await;
             match self.copy(&keys, targets, *segment, value).await? {
                 Ok(()) => {}
                 Err(error) if error.is_damage() => {
@@ -101,7 +105,13 @@ impl Reclaim {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(place) => {
                 let builder = self.keeper.begin_segment(family.clone()).await?;
-                place.insert(Target { family: value.family, builder, sources: Vec::new(), records: Vec::new() })
+                place.insert(Target {
+                    family: value.family,
+                    builder,
+                    sources: Vec::new(),
+                    source_bytes: 0,
+                    records: Vec::new(),
+                })
             }
         };
         let begun = target.records.len();
@@ -124,6 +134,7 @@ impl Reclaim {
             }
         }
         target.sources.push(segment);
+        target.source_bytes += value.object_size;
         Ok(Ok(()))
     }
 
@@ -137,10 +148,12 @@ impl Reclaim {
         let object = self.core.whole_object(keys, segment, value).await?;
         let own = self.core.salt(segment.epoch).await?;
         let mut found = Vec::with_capacity(value.live.count() as usize);
+        let mut turns = Turns::default();
         for index in value.live.iter() {
             let (record, stored) = object.record(index)?;
             let from = record.origin.unwrap_or(Origin { segment, index, salt: own });
             object.verify(index, &from.salt)?;
+            turns.worked(stored.len());
             found.push((from, record.clone(), stored));
         }
         Ok(found)
@@ -154,14 +167,14 @@ impl Reclaim {
         pace: &mut Pace,
         done: &mut Reclaimed,
     ) -> Result<(), ReclaimError> {
-        let Target { family, builder, sources, records } = target;
+        let Target { family, builder, sources, source_bytes, records } = target;
         let segment = builder.segment();
         if records.is_empty() {
             self.keeper.surrender(segment).await;
             return Ok(());
         }
         let object = builder.finish();
-        pace.take(object.bytes.len() as u64).await;
+        pace.take(object.bytes.len() as u64, self.core.log_is_filling()).await;
         self.core.config.crash_point("before moved records are written").await;
         if let Err(error) = self.core.segments.store.put(&object.name(), object.bytes.clone(), PutMode::Create).await {
             tracing::warn!(%segment, %error, "moved records could not be written");
@@ -171,6 +184,7 @@ impl Reclaim {
         self.core.config.crash_point("moved records are written").await;
         done.moved += records.len() as u64;
         done.moved_bytes += object.stored_bytes;
+        self.collected.fetch_add(source_bytes, Ordering::Relaxed);
         let object = NewObject::new(family, &object);
         self.core.segments.queue(SegmentChange::Move { object, records });
         memory.moved.extend(sources);

@@ -2,7 +2,9 @@
 //!
 //! - An idle shard costs nothing: cuts are looked for when the view has changed, segments when that is some time ago
 //!   or a hold time is over.
-//! - It gives way while the log is filling and stops where the engine may not change anything any more.
+//! - While the log is filling it goes on at half its rate: a store that is always written to would grow for ever without.
+//!   Only where checkpoints fail too it waits, for nothing comes of it then, and the log's room is the clients'.
+//! - It stops where the engine may not change anything any more.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +45,8 @@ impl Reclaim {
 
     fn holds_back(&self) -> bool {
         let health = &self.core.health;
-        self.core.log_is_filling()
+        let failing = || health.store_full.load(Ordering::Relaxed) || self.keeper.last().0.is_some();
+        self.core.log_is_filling() && failing()
             || health.deposed.load(Ordering::Relaxed)
             || health.read_only.read().is_some()
             || health.gone().is_some()
@@ -66,7 +69,7 @@ impl Reclaim {
             self.compact(&mut memory, &survey, pace, &mut done).await?;
         }
         self.recall(&mut memory).await?;
-        if done.moved > 0 {
+        if done.moved > 0 && !self.core.log_is_filling() {
             // The space comes back with the batch, and nothing else might ask for one.
             self.keeper.sync().await?;
         }

@@ -5,7 +5,8 @@
 //! - Changes of files' keys are entries of the log like any other, of at most [`KEYS_AT_ONCE`] keys (engine rule 8);
 //!   changes of segments' keys ride in the next checkpoint's batch.
 //! - Nothing is deleted before the batch that condemns it is in the view (rule 24).
-//! - One pass at a time; none runs while the log is filling, and none begins once the engine is closing.
+//! - One pass at a time, and slowly while the log is filling, but never not at all: a store that is always written to
+//!   would grow for ever. None begins once the engine is closing.
 
 mod compact;
 mod condemned;
@@ -18,7 +19,7 @@ mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ pub use survey::{FamilyTotals, SegmentTotals};
 
 /// Keys changed by one entry.
 const KEYS_AT_ONCE: usize = 500;
+/// Between two entries while the log is filling: twenty a second, each of less than 64 KiB.
+const PRESSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a pass did not come to its end. Nothing was lost: the next begins again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -92,6 +95,8 @@ pub struct Reclaim {
     keeper: Arc<Keeper>,
     memory: tokio::sync::Mutex<Memory>,
     totals: Mutex<Option<Totals>>,
+    /// Bytes of objects whose live records were copied elsewhere, since the opening.
+    collected: AtomicU64,
     wake: Notify,
     stopping: AtomicBool,
 }
@@ -109,6 +114,7 @@ impl Reclaim {
             keeper,
             memory: Default::default(),
             totals: Default::default(),
+            collected: AtomicU64::new(0),
             wake: Notify::new(),
             stopping: AtomicBool::new(false),
         })
@@ -162,6 +168,11 @@ impl Reclaim {
         self.totals.lock().as_ref().map(|(_, families)| families.get(&family).copied().unwrap_or_default())
     }
 
+    /// Bytes of objects whose live records were copied elsewhere since the opening, so that they can be deleted.
+    pub fn collected_bytes(&self) -> u64 {
+        self.collected.load(Ordering::Relaxed)
+    }
+
     fn go_on(&self) -> Result<(), ReclaimError> {
         if self.stopping.load(Ordering::Acquire) { Err(ReclaimError::Stopping) } else { Ok(()) }
     }
@@ -171,7 +182,12 @@ impl Reclaim {
         loop {
             self.go_on()?;
             match self.core.execute(operation.clone()).await {
-                Ok(Done { value, .. }) => return Ok(value),
+                Ok(Done { value, .. }) => {
+                    if self.core.log_is_filling() {
+                        self.core.world.clock.sleep(PRESSED_PAUSE).await;
+                    }
+                    return Ok(value);
+                }
                 Err(Done { value: Failure { errno: Errno::TryLater, .. }, .. })
                     if !self.core.health.deposed.load(Ordering::Relaxed) =>
                 {

@@ -6,6 +6,8 @@ use tarn_base::world::World;
 
 /// Bytes at the beginning that nothing waits for.
 const BURST: u64 = 64 << 20;
+/// The part of the rate that is left beside changes that press.
+const PRESSED_PART: u64 = 2;
 
 /// Spreads bytes over time.
 #[derive(Debug)]
@@ -27,10 +29,11 @@ impl Pace {
         Pace { world: world.clone(), rate: Some(rate.max(1)), burst: BURST }
     }
 
-    /// Waits until `bytes` more may be moved.
-    pub async fn take(&mut self, bytes: u64) {
+    /// Waits until `bytes` more may be moved; longer, and without a burst, where changes press.
+    pub async fn take(&mut self, bytes: u64, pressed: bool) {
         let Some(rate) = self.rate else { return };
-        let free = self.burst.min(bytes);
+        let (rate, burst) = if pressed { (rate.div_ceil(PRESSED_PART), 0) } else { (rate, self.burst) };
+        let free = burst.min(bytes);
         self.burst -= free;
         let rest = bytes - free;
         if rest > 0 {

@@ -435,6 +435,27 @@ async fn all_of_it_works_on_slatedb_too() {
     rig.crash();
 }
 
+#[tokio::test]
+async fn collection_goes_on_while_the_log_is_filling() {
+    let mut rig = Rig::new();
+    rig.config.log_fill_percent = 0;
+    rig.config.hold = Duration::ZERO;
+    let engine = rig.create().await;
+    let (_, root) = small_volume(&engine).await;
+    let node = make_in(&engine, root, "file").await;
+    write(&engine, node, 0, &noise(1, 100 * RECORD)).await;
+    engine.checkpoint().await.unwrap();
+    write(&engine, node, 0, &noise(2, 90 * RECORD)).await;
+    engine.checkpoint().await.unwrap();
+    for _ in 0..40 {
+        assert!(engine.core.log_is_filling(), "there is always a session image in it");
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    assert!(engine.status().collected_bytes > 0, "the store would grow for ever");
+    assert!(read(&engine, node, 0, 100 * RECORD as u32).await[90 * RECORD..] == noise(1, 100 * RECORD)[90 * RECORD..]);
+    clean(&engine).await;
+}
+
 /// A small stream of numbers that a seed decides.
 struct Chance(u64);
 

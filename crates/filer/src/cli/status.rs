@@ -55,7 +55,12 @@ fn print(status: &StatusView) {
         say!("               FAILED: {reason}");
     }
     let overlay = &status.overlay;
-    say!("  not stored   {} in {} changes", show_size(overlay.bytes), overlay.keys);
+    say!(
+        "  not stored   {} in {} changes, and {} of the log's frames kept for them",
+        show_size(overlay.bytes),
+        overlay.keys,
+        show_size(overlay.kept_log_bytes)
+    );
     let checkpoint = &status.checkpoint;
     say!(
         "  stored       to {}, the last checkpoint had {} in {} objects and took {}",
@@ -105,6 +110,9 @@ fn objects(status: &StatusView) {
             show_size(segments.live_object_bytes),
             show_size(segments.live_bytes)
         );
+    }
+    if segments.collected_bytes > 0 {
+        say!("               {} of half-dead ones collected since the start", show_size(segments.collected_bytes));
     }
     if segments.saved_bytes > 0 || status.dedupe.hits > 0 {
         say!(

@@ -11,6 +11,7 @@ mod views;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_base::world::World;
 use tarn_engine::{AdminError, Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
@@ -34,6 +35,8 @@ use crate::protocol::{
 pub struct Node {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
+    /// Bytes of objects that scrubs have passed.
+    scrubbed: AtomicU64,
     /// Held as long as the node lives.
     _lock: File,
 }
@@ -82,6 +85,7 @@ impl Node {
         };
         status.overlay = OverlayStatus {
             bytes: now.generations.iter().map(|generation| generation.ram_bytes).sum(),
+            kept_log_bytes: now.kept_log_bytes,
             keys: now.generations.iter().map(|generation| generation.keys).sum(),
             generations: now.generations.len() as u64,
         };
@@ -107,6 +111,8 @@ impl Node {
         ];
         status.dedupe = DedupeStatus { hits: now.dedupe.hits, hit_bytes: now.dedupe.hit_bytes };
         status.segments = now.segments.map(|totals| views::segments(&totals)).unwrap_or_default();
+        status.segments.collected_bytes = now.collected_bytes;
+        status.segments.scrubbed_bytes = self.scrubbed.load(Ordering::Relaxed);
         status.volumes = self.volumes();
         status.store_requests = Kind::ALL.iter().map(|kind| self.requests(*kind)).collect();
     }
@@ -216,7 +222,10 @@ impl Node {
 
     /// Reads and verifies every stored byte that counts.
     pub async fn scrub(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<WalkView, String> {
+        let mut passed = 0;
         let progress = |at: ScrubProgress| {
+            self.scrubbed.fetch_add(at.done - passed, Ordering::Relaxed);
+            passed = at.done;
             tell(Progress { done: at.done, total: at.total, unit: "bytes".to_owned() });
             ControlFlow::Continue(())
         };

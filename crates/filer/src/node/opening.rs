@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tarn_base::world::World;
 use tarn_engine::{Config, Engine, OpenError, OpenOptions, Parts, RecoveryReport, VolumeSpec};
@@ -84,7 +85,7 @@ pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake
 }
 
 fn node(engine: Arc<Engine>, meter: Arc<Meter>, lock: File) -> Node {
-    Node { engine, meter, _lock: lock }
+    Node { engine, meter, scrubbed: AtomicU64::new(0), _lock: lock }
 }
 
 async fn create(parts: Parts, wake: Wake) -> Result<(Arc<Engine>, RecoveryReport, bool), OpenError> {
