@@ -55,7 +55,7 @@ mod volumes;
 
 pub use admin::{AdminError, VolumeSpec, VolumeStatus};
 pub use checkpoint::{CheckpointError, Done, Stages};
-pub use config::{Config, CrashPoints};
+pub use config::{Config, CrashPoints, OVERLAY_LEAST};
 pub use dedupe::DedupeTotals;
 pub use engine::Engine;
 pub use error::OpenError;

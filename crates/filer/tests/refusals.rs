@@ -114,6 +114,13 @@ fn a_configuration_that_is_not_understood() {
              --config"
         ),
     );
+    refused(
+        &place,
+        &["serve", "--config", "/dev/zero"],
+        10,
+        "cannot read the configuration /dev/zero: it is longer than 1 MiB, which no configuration is; correct the path \
+         given to --config",
+    );
     fs::write(&file, "[nfs]\nlisten = '127.0.0.1:0'\nprotmap = true\n").unwrap();
     refused(
         &place,

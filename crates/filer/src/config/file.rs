@@ -3,11 +3,13 @@
 //! - Each key stands in `docs/config.md` with its default and the reason for it; a test compares the two.
 //! - Secrets are never here: they come by environment or in files of their own.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Outcome, Stop};
+use crate::sizes::show_size;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -76,6 +78,9 @@ pub struct Measure {
     pub store_shape: Option<String>,
 }
 
+/// Longest file, bytes: a hundred times one with every key. What is longer, such as a device, is no configuration.
+const LONGEST: u64 = 1 << 20;
+
 /// Brackets that may be open at once. The parser follows each with a call of its own, and thousands are more than a stack
 /// holds.
 const DEEPEST: usize = 64;
@@ -100,8 +105,14 @@ fn too_deep(text: &str) -> Option<usize> {
 impl File {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Outcome<File> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Stop::ConfigUnreadable { path: path.to_path_buf(), reason: error.to_string() })?;
+        let unreadable = |reason| Stop::ConfigUnreadable { path: path.to_path_buf(), reason };
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
+            .map_err(|error| unreadable(error.to_string()))?;
+        if text.len() as u64 > LONGEST {
+            return Err(unreadable(format!("it is longer than {}, which no configuration is", show_size(LONGEST))));
+        }
         File::parse(&text).map_err(|reason| Stop::ConfigInvalid { path: path.to_path_buf(), reason })
     }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use file::File;
+use tarn_engine::OVERLAY_LEAST;
 use tarn_store::shape::Profile;
 use tarn_store::url::StoreUrl;
 
@@ -138,12 +139,12 @@ impl Settings {
             // Ten times the slowest write of a healthy disk under load: what takes longer is worth a line.
             slow_operation: span("nfs.slow_operation", &file.nfs.slow_operation)?.unwrap_or(Duration::from_secs(1)),
             admin: admin(flags, file)?,
-            cache_data: size("cache.data", &file.cache.data)?.unwrap_or(quarter / 2),
-            cache_names: size("cache.names", &file.cache.names)?.unwrap_or(quarter / 2),
+            cache_data: at_least("cache.data", &file.cache.data, CACHE_MIN)?.unwrap_or(quarter / 2),
+            cache_names: at_least("cache.names", &file.cache.names, CACHE_MIN)?.unwrap_or(quarter / 2),
             // Used only where a volume has dedupe on: some 200,000 records for each GiB of memory.
             cache_dedupe: size("cache.dedupe", &file.cache.dedupe)?.unwrap_or(memory / 32),
             // Changes beyond it are read back from the log.
-            checkpoint_memory: size("checkpoint.memory", &file.checkpoint.memory)?
+            checkpoint_memory: at_least("checkpoint.memory", &file.checkpoint.memory, OVERLAY_LEAST)?
                 .unwrap_or((memory / 8).clamp(64 << 20, 4 << 30)),
             log_fill_percent: percent("checkpoint.log_fill_percent", file.checkpoint.log_fill_percent)?,
             level: level(file.report.level.as_deref().unwrap_or("info"))?,
@@ -210,6 +211,20 @@ fn size(what: &'static str, text: &Option<String>) -> Outcome<Option<u64>> {
     let Some(text) = text else { return Ok(None) };
     let bytes = sizes::parse_size(text).map_err(|reason| Stop::ValueInvalid { what, value: text.clone(), reason })?;
     Ok(Some(bytes))
+}
+
+/// Least size of a cache: one record of the largest size.
+const CACHE_MIN: u64 = 1 << 20;
+
+fn at_least(what: &'static str, text: &Option<String>, least: u64) -> Outcome<Option<u64>> {
+    match size(what, text)? {
+        Some(bytes) if bytes < least => Err(Stop::ValueInvalid {
+            what,
+            value: sizes::show_size(bytes),
+            reason: format!("use at least {}", sizes::show_size(least)),
+        }),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Least size of a log: room for a few of the largest entries beside a checkpoint in progress.
@@ -316,6 +331,9 @@ mod tests {
             ("[nfs]\nlisten = 'here'", "nfs.listen"),
             ("[nfs]\ncores = 0", "nfs.cores"),
             ("[nfs]\nslow_operation = '1'", "nfs.slow_operation"),
+            ("[cache]\ndata = '0'", "cache.data"),
+            ("[cache]\nnames = '1KiB'", "cache.names"),
+            ("[checkpoint]\nmemory = '31MiB'", "checkpoint.memory"),
             ("[checkpoint]\nlog_fill_percent = 99", "checkpoint.log_fill_percent"),
             ("[report]\nlevel = 'loud'", "report.level"),
             ("[measure]\nstore_shape = 'slow'", "measure.store_shape"),
