@@ -34,6 +34,23 @@ impl Server {
         command.args(args).envs(environment.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = lines(child.stderr.take().unwrap());
+        Server::listening(child, errors)
+    }
+
+    /// As [`Server::start`], but whoever reads what it says on standard error goes away once it serves.
+    pub fn start_unheard(place: &Place, args: &[&str]) -> Server {
+        std::fs::write(place.path("small.toml"), SMALL).unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = place.tarn(&["serve", "--config", "small.toml"]);
+        let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(writer).spawn().unwrap();
+        // The command holds the other end of the pipe, too.
+        drop(command);
+        let server = Server::listening(child, channel().1);
+        drop(reader);
+        server
+    }
+
+    fn listening(mut child: Child, errors: Receiver<String>) -> Server {
         let output = lines(child.stdout.take().unwrap());
         let mut banner = String::new();
         let limit = Instant::now() + Duration::from_secs(60);
