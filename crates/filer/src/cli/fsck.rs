@@ -1,4 +1,6 @@
 //! `tarn fsck`: everything the metadata says is held against itself; with or without a server.
+//!
+//! Without one it is no mere reader: what the log holds must be in the metadata before that can be held against itself.
 
 use std::path::PathBuf;
 
@@ -13,7 +15,8 @@ use crate::{node, place};
 
 #[derive(Debug, Args)]
 pub struct Fsck {
-    /// The data directory; a running server is asked, else the store is read here [default: ./tarn-data]
+    /// The data directory [default: ./tarn-data]. A running server is asked. Without one the store is opened here as a
+    /// server would open it: the log is recovered, a checkpoint is written, and the store is closed cleanly
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where the write log lies, when no server runs

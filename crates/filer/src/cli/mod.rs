@@ -47,7 +47,7 @@ enum Command {
     Locks(locks::Locks),
     /// Bring everything that is in the log to the store now
     Checkpoint(checkpoint::Checkpoint),
-    /// Check that everything the metadata says is true of itself
+    /// Check that everything the metadata says is true of itself; without a server this recovers and closes the store
     Fsck(fsck::Fsck),
     /// Read every stored byte and check it
     Scrub(scrub::Scrub),
