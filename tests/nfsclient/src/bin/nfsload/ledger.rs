@@ -114,17 +114,13 @@ struct Run<'a> {
     ledger: &'a Ledger,
     begun: Instant,
     acknowledged: AtomicU64,
+    /// What the ledger is to say of each client, however it ends.
+    noted: Vec<AtomicU64>,
     put_off: Arc<AtomicU64>,
     /// Milliseconds of the slowest call, being put off included.
     slowest: AtomicU64,
     /// When the first refusal came, milliseconds after the beginning; before it, the greatest number.
     refused: AtomicU64,
-}
-
-/// How one client ended.
-struct Ended {
-    acknowledged: u64,
-    refusal: Option<String>,
 }
 
 pub fn write(arguments: &Write) -> Outcome<String> {
@@ -140,11 +136,12 @@ pub fn write(arguments: &Write) -> Outcome<String> {
         ledger: &ledger,
         begun: Instant::now(),
         acknowledged: AtomicU64::new(0),
+        noted: ledger.acknowledged.iter().map(|count| AtomicU64::new(*count)).collect(),
         put_off: Arc::default(),
         slowest: AtomicU64::new(0),
         refused: AtomicU64::new(u64::MAX),
     };
-    let ended: Vec<Outcome<Ended>> = std::thread::scope(|scope| {
+    let ended: Vec<Outcome<Option<String>>> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..ledger.acknowledged.len())
             .map(|number| {
                 scope.spawn({
@@ -157,7 +154,7 @@ pub fn write(arguments: &Write) -> Outcome<String> {
             run.tell();
             std::thread::sleep(Duration::from_millis(200));
         }
-        let join = |client: std::thread::ScopedJoinHandle<'_, Outcome<Ended>>| match client.join() {
+        let join = |client: std::thread::ScopedJoinHandle<'_, Outcome<Option<String>>>| match client.join() {
             Ok(ended) => ended,
             Err(_) => Err("a client panicked".to_owned()),
         };
@@ -166,20 +163,16 @@ pub fn write(arguments: &Write) -> Outcome<String> {
     run.tell();
     let said = run.said();
     // What is known is noted even if a client failed: it says what must be there.
-    let counts: Vec<u64> = ended
-        .iter()
-        .zip(&ledger.acknowledged)
-        .map(|(ended, before)| ended.as_ref().map_or(*before, |ended| ended.acknowledged))
-        .collect();
-    let ended = ended.into_iter().collect::<Outcome<Vec<_>>>().map_err(|problem| format!("{problem}; {said}"))?;
-    ledger.acknowledged = counts;
+    let noted = run.noted.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+    ledger.acknowledged = noted;
     ledger.write(&arguments.ledger)?;
+    let ended = ended.into_iter().collect::<Outcome<Vec<_>>>().map_err(|problem| format!("{problem}; {said}"))?;
     judge(arguments, &ended, &said)
 }
 
 /// Whether the clients ended as they should.
-fn judge(arguments: &Write, ended: &[Ended], said: &str) -> Outcome<String> {
-    let mut refusals: Vec<&str> = ended.iter().filter_map(|ended| ended.refusal.as_deref()).collect();
+fn judge(arguments: &Write, ended: &[Option<String>], said: &str) -> Outcome<String> {
+    let mut refusals: Vec<&str> = ended.iter().filter_map(|refusal| refusal.as_deref()).collect();
     let all = refusals.len() == ended.len();
     refusals.sort_unstable();
     refusals.dedup();
@@ -210,14 +203,14 @@ impl Run<'_> {
         }
     }
 
-    fn client(&self, number: usize) -> Outcome<Ended> {
+    /// Works until it is time; what it was refused with, if it was.
+    fn client(&self, number: usize) -> Outcome<Option<String>> {
         let arguments = self.arguments;
         let (mut client, root) = arguments.server.connect(number as u32)?;
         client.patience = Duration::from_secs(arguments.patience);
         client.put_off = self.put_off.clone();
         let directory = folder(&mut client, &root, &self.ledger.directory(number))?;
         let before = self.ledger.acknowledged[number];
-        let mut acknowledged = before;
         let mut file: Option<(u64, Handle)> = None;
         let mut count = 0;
         let mut refusal = None;
@@ -233,9 +226,9 @@ impl Run<'_> {
             self.slowest.fetch_max(asked.elapsed().as_millis() as u64, Ordering::SeqCst);
             match outcome {
                 Ok(()) => {
+                    self.noted[number].fetch_max(record + 1, Ordering::SeqCst);
                     self.not_after_refusal(asked, number)?;
                     count += 1;
-                    acknowledged = acknowledged.max(record + 1);
                     self.acknowledged.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(error) => {
@@ -250,7 +243,7 @@ impl Run<'_> {
         if arguments.rate > 0 && refusal.is_none() && self.put_off.load(Ordering::SeqCst) == 0 {
             self.fast_enough(count)?;
         }
-        Ok(Ended { acknowledged, refusal })
+        Ok(refusal)
     }
 
     /// Waits until record `count` of this run is due.
