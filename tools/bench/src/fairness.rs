@@ -21,8 +21,10 @@ pub const WRITE_P99_MAX: Duration = Duration::from_millis(20);
 const PROBE_PACE: f64 = 100.0;
 /// The streams run alone before the probes count.
 const LEAD: Duration = Duration::from_secs(2);
-/// What is half overwritten before a collection.
-const GARBAGE_BYTES: u64 = 768 << 20;
+/// What is mostly overwritten before a collection: more than is collected before the row begins.
+const GARBAGE_BYTES: u64 = 1536 << 20;
+/// Connections of each stream.
+const STREAM_CONNECTIONS: usize = 2;
 /// A probe is served before a stream on the generator's core.
 const FIRST: i32 = -20;
 
@@ -37,7 +39,7 @@ pub enum Beside {
     Checkpoint,
     /// Scrubs one after another, with reads and writes.
     Scrub,
-    /// The collection of half-dead segments, with reads and writes. It gives way to writes that fill the log.
+    /// The collection of half-dead segments, with reads and writes.
     Collection,
 }
 
@@ -60,6 +62,10 @@ impl Beside {
         !matches!(self, Beside::Nothing | Beside::Reads)
     }
 
+    fn has_background(self) -> bool {
+        matches!(self, Beside::Checkpoint | Beside::Scrub | Beside::Collection)
+    }
+
     /// The command that is repeated, and how long it pauses.
     fn command(self) -> Option<(&'static str, Duration)> {
         match self {
@@ -80,11 +86,16 @@ pub struct Seen {
     pub write_rate: f64,
     /// Writes that were told to try later.
     pub busy: u64,
-    /// Commands that came to their end, or bytes of segments that collection did away with.
+    /// Bytes of segments that checkpoints wrote, that scrubs read or that collection emptied meanwhile.
     pub background: u64,
 }
 
 impl Seen {
+    /// Whether what was to go on beside the probes did go on.
+    pub fn worked(&self) -> bool {
+        self.background > 0 || !self.beside.has_background()
+    }
+
     pub fn within(&self) -> bool {
         let below = |run: &Run, most: Duration| run.latency.value_at_quantile(0.99) <= most.as_nanos() as u64;
         below(&self.getattr, GETATTR_P99_MAX) && below(&self.write, WRITE_P99_MAX)
@@ -119,48 +130,62 @@ impl Stand {
         tarn::command(&self.place, &self.binary, words)
     }
 
-    fn live_object_bytes(&self) -> Outcome<u64> {
+    /// How far the work beside the probes has come, bytes.
+    fn background(&self, beside: Beside) -> Outcome<u64> {
         let status: serde_json::Value =
             serde_json::from_str(&self.tarn(&["status", "--json"])?).map_err(|error| error.to_string())?;
-        status["segments"]["live_object_bytes"].as_u64().ok_or_else(|| "tarn status has no segments".to_owned())
+        let (part, field) = match beside {
+            Beside::Checkpoint => ("checkpoint", "bytes"),
+            Beside::Scrub => ("segments", "scrubbed_bytes"),
+            Beside::Collection => ("segments", "collected_bytes"),
+            _ => return Ok(0),
+        };
+        status[part][field].as_u64().ok_or_else(|| format!("tarn status has no {part}.{field}"))
     }
 
     /// Measures for `length` beside one load.
     pub fn measure(&mut self, beside: Beside, length: Duration) -> Outcome<Seen> {
-        let mut live = 0;
         if beside == Beside::Collection {
             // A server looks for half-dead segments soon after it has started.
             self.sites[3].make_garbage(GARBAGE_BYTES)?;
             self.tarn(&["checkpoint"])?;
-            live = self.live_object_bytes()?;
             self.server = None;
             self.open()?;
         }
+        self.warm(beside)?;
+        let before = self.background(beside)?;
         let mut seen = self.run(beside, length)?;
-        if beside == Beside::Collection {
-            seen.background = live.saturating_sub(self.live_object_bytes()?);
-        }
+        seen.background = self.background(beside)?.saturating_sub(before);
         Ok(seen)
+    }
+
+    /// Makes what probes and streams work on.
+    fn warm(&mut self, beside: Beside) -> Outcome<()> {
+        let [attributes, small, reader, writer] = &mut self.sites[..] else { return Err("sites are missing".into()) };
+        attributes.warm(Operation::Getattr, 1)?;
+        small.warm(Operation::Write4kFilesync, 1)?;
+        if beside.reads() {
+            reader.warm(Operation::Read1m, STREAM_CONNECTIONS)?;
+        }
+        if beside.writes() {
+            writer.warm(Operation::Write1m, STREAM_CONNECTIONS)?;
+        }
+        Ok(())
     }
 
     fn run(&mut self, beside: Beside, length: Duration) -> Outcome<Seen> {
         let whole = LEAD + length + Duration::from_millis(200);
         let probe =
             Plan { connections: 1, depth: 16, warm_up: LEAD, length: Length::Time(length), pace: Some(PROBE_PACE) };
-        let stream =
-            Plan { connections: 2, depth: 8, warm_up: Duration::ZERO, length: Length::Time(whole), pace: None };
+        let stream = Plan {
+            connections: STREAM_CONNECTIONS,
+            depth: 8,
+            warm_up: Duration::ZERO,
+            length: Length::Time(whole),
+            pace: None,
+        };
         let (place, binary) = (&self.place, &self.binary);
         let [attributes, small, reader, writer] = &mut self.sites[..] else { return Err("sites are missing".into()) };
-        for (site, operation) in [(&mut *attributes, Operation::Getattr), (&mut *small, Operation::Write4kFilesync)] {
-            site.warm(operation, 1)?;
-        }
-        for (site, operation, wanted) in
-            [(&mut *reader, Operation::Read1m, beside.reads()), (&mut *writer, Operation::Write1m, beside.writes())]
-        {
-            if wanted {
-                site.warm(operation, stream.connections)?;
-            }
-        }
         std::thread::scope(|scope| {
             let streaming = |site: &'static str| format!("the {site} thread failed");
             let reads = beside.reads().then(move || scope.spawn(move || reader.stream(Operation::Read1m, stream)));
@@ -182,13 +207,12 @@ impl Stand {
             let getattr = getattr.join().map_err(|_| streaming("GETATTR"))??;
             let write = write.join().map_err(|_| streaming("FILE_SYNC"))??;
             let (reads, writes) = (ended("reading", reads)?, ended("writing", writes)?);
-            let background = match commands {
-                Some(thread) => thread.join().map_err(|_| streaming("commands'"))??,
-                None => 0,
-            };
+            if let Some(thread) = commands {
+                thread.join().map_err(|_| streaming("commands'"))??;
+            }
             let busy = writes.as_ref().map_or(0, |(_, busy)| *busy);
             let (read_rate, write_rate) = (rate(&reads), rate(&writes));
-            Ok(Seen { beside, getattr, write, read_rate, write_rate, busy, background })
+            Ok(Seen { beside, getattr, write, read_rate, write_rate, busy, background: 0 })
         })
     }
 
@@ -210,18 +234,16 @@ fn first(work: impl FnOnce() -> Outcome<Run>) -> Outcome<Run> {
     work()
 }
 
-/// Repeats a command until it is time; how often it came to its end.
-fn repeat(place: &Place, binary: &Path, command: &str, pause: Duration, until: Instant) -> Outcome<u64> {
-    let mut count = 0;
+/// Repeats a command until it is time.
+fn repeat(place: &Place, binary: &Path, command: &str, pause: Duration, until: Instant) -> Outcome<()> {
     while Instant::now() < until {
         tarn::command(place, binary, &[command])?;
-        count += 1;
         std::thread::sleep(pause);
     }
-    Ok(count)
+    Ok(())
 }
 
-/// A line for each load, and whether all are within the limits.
+/// A line for each load, and whether all are within the limits and were what they say.
 pub fn report(all: &[Seen]) -> (String, bool) {
     let mut text = format!(
         "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8}   {:>9} {:>9} {:>6} {:>10}\n",
@@ -229,9 +251,14 @@ pub fn report(all: &[Seen]) -> (String, bool) {
     );
     for seen in all {
         let at = |run: &Run, quantile| run.latency.value_at_quantile(quantile) as f64 / 1e6;
-        let background = match seen.beside {
-            Beside::Collection => format!("{} MiB", seen.background >> 20),
-            _ => seen.background.to_string(),
+        let background = match seen.beside.has_background() {
+            true => format!("{} MiB", seen.background >> 20),
+            false => String::new(),
+        };
+        let verdict = match (seen.within(), seen.worked()) {
+            (_, false) => "  nothing went on beside the probes",
+            (false, true) => "  beyond the limit",
+            (true, true) => "",
         };
         text += &format!(
             "{:<12} {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3} {:>8.3}   {:>9.0} {:>9.0} {:>6} {:>10}{}\n",
@@ -246,8 +273,8 @@ pub fn report(all: &[Seen]) -> (String, bool) {
             seen.write_rate / (1 << 20) as f64,
             seen.busy,
             background,
-            if seen.within() { "" } else { "  beyond the limit" },
+            verdict,
         );
     }
-    (text, all.iter().all(Seen::within))
+    (text, all.iter().all(|seen| seen.within() && seen.worked()))
 }

@@ -307,7 +307,11 @@ fn fair(servers: &Servers, beside: &[Beside], seconds: f64) -> Outcome<()> {
     let (text, within) = fairness::report(&measured?);
     println!("{text}load average {:.2}", machine::load_average());
     let most = (fairness::GETATTR_P99_MAX.as_millis(), fairness::WRITE_P99_MAX.as_millis());
-    if within { Ok(()) } else { Err(format!("GETATTR within {} ms and FILE_SYNC within {} ms", most.0, most.1)) }
+    if within {
+        Ok(())
+    } else {
+        Err(format!("not every row has GETATTR within {} ms, FILE_SYNC within {} ms and its work done", most.0, most.1))
+    }
 }
 
 fn hold(servers: &Servers) -> Outcome<()> {

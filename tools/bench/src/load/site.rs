@@ -205,13 +205,14 @@ impl Site {
         Ok((result, job.told_later))
     }
 
-    /// Fills files of `bytes` together and overwrites one piece in every other record, so that half of what is
-    /// stored is dead.
+    /// Fills files of `bytes` together and overwrites a piece in three of four records, so that three quarters of what is
+    /// stored are dead: what is at least half alive nobody collects.
     pub fn make_garbage(&mut self, bytes: u64) -> Outcome<()> {
         let count = (bytes / STREAM_BYTES).max(1) as usize;
         self.large_files(count, STREAM_BYTES)?;
         for file in &self.large.0[..count] {
-            for offset in (0..STREAM_BYTES).step_by(2 * RECORD_BYTES) {
+            for record in (0..STREAM_BYTES / RECORD_BYTES as u64).filter(|record| record % 4 != 0) {
+                let offset = record * RECORD_BYTES as u64;
                 let data = content::at(offset + 512, 4096);
                 told("write", self.client.write(file, offset, data, Stable::Unstable))?;
             }
