@@ -65,7 +65,7 @@ impl Image {
     fn is_named(&self, reading: &Reading, path: &str, texts: &[&String]) -> bool {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         let numbers = [path, parent].into_iter().filter_map(|path| reading.inodes.get(path));
-        let words = numbers.flat_map(|ino| ["inode", "directory", "map"].map(|word| format!("{word} {ino:x}")));
+        let words = numbers.flat_map(|ino| ["inode", "directory", "map"].map(|word| format!("{word} {ino}")));
         let words: Vec<String> = words.chain([format!("/{path}")]).collect();
         // The whole number, not the beginning of another one.
         let whole = |text: &str, word: &str| {
