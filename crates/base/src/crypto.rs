@@ -99,6 +99,13 @@ impl Cipher {
             .map_err(|_| OpenError)
     }
 
+    /// Decrypts what [`Cipher::seal_to`] appended where it lies, the tag left behind it; on an error `data` holds nothing
+    /// of use.
+    pub fn open_in_place(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &mut [u8]) -> Result<(), OpenError> {
+        let opened = self.0.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data);
+        opened.map(|_| ()).map_err(|_| OpenError)
+    }
+
     /// Appends ciphertext and tag of `plain` to `out`.
     pub fn seal_to(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], plain: &[u8], out: &mut Vec<u8>) {
         let at = out.len();
@@ -136,6 +143,10 @@ mod tests {
         assert_eq!(cipher.open(nonce(1, 2), b"aad", &sealed).unwrap(), b"plain");
         assert_eq!(cipher.open(nonce(1, 3), b"aad", &sealed), Err(OpenError));
         assert_eq!(cipher.open(nonce(1, 2), b"aaD", &sealed), Err(OpenError));
+        let mut there = sealed.clone();
+        cipher.open_in_place(nonce(1, 2), b"aad", &mut there).unwrap();
+        assert_eq!(&there[..5], b"plain");
+        assert_eq!(cipher.open_in_place(nonce(1, 2), b"aad", &mut there), Err(OpenError));
         let mut apart = [0; 5];
         let tag = cipher.seal_apart(nonce(1, 2), b"aad", b"plain", &mut apart);
         assert_eq!([&apart[..], &tag].concat(), sealed);

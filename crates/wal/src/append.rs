@@ -56,7 +56,7 @@ impl Log {
             return Err(self.refused("an entry is longer than an entry may be"));
         }
         let mut state = self.state.lock();
-        let closed_one = self.make_room(&mut state, max, limits)?;
+        self.make_room(&mut state, max, limits)?;
         if state.open.body.capacity() == 0
             && let Some(body) = self.pool.take()
         {
@@ -71,11 +71,11 @@ impl Log {
         let full = state.open.len >= self.options.frame_soft;
         let mut payload = None;
         if full {
-            let alone = state.open.entries == 1;
+            let alone = state.open.entries == 1 && state.open.len >= self.options.write_soft;
             state.close_frame();
             payload = state.pending.back().filter(|_| alone).map(|frame| self.keep(frame, place));
         }
-        let wake = (full || closed_one) && !state.flush_running;
+        let wake = !state.flush_running && state.buffered >= self.options.write_soft;
         drop(state);
         if wake {
             (self.wake)();
@@ -89,9 +89,8 @@ impl Log {
         Bytes::from_owner(Held::new(frame.clone(), self.pool.clone())).slice(start..start + place.len as usize)
     }
 
-    /// Sees to it that the open frame can take `len` more bytes, within `limits` of the ring and of memory; says
-    /// whether a frame was closed for that.
-    fn make_room(&self, state: &mut State, len: usize, limits: (u64, usize)) -> Result<bool, LogError> {
+    /// Sees to it that the open frame can take `len` more bytes, within `limits` of the ring and of memory.
+    fn make_room(&self, state: &mut State, len: usize, limits: (u64, usize)) -> Result<(), LogError> {
         let (ring_max, buffered_max) = limits;
         if state.closed {
             return Err(self.refused("it is closed"));
@@ -118,6 +117,6 @@ impl Log {
         if close {
             state.close_frame();
         }
-        Ok(close)
+        Ok(())
     }
 }

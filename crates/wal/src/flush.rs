@@ -19,6 +19,10 @@ use crate::log::Log;
 /// enough to stay in the processor's cache until it is on its way.
 const WRITE_MAX: usize = 2 << 20;
 
+/// Frames kept to be used again: as many small ones as a flush often takes, few large ones.
+const SPARES_SMALL: usize = 64;
+const SPARES_LARGE: usize = 4;
+
 /// Frames on their way to the medium.
 #[must_use = "a flush that is not finished poisons the log"]
 pub struct FlushJob {
@@ -85,7 +89,10 @@ impl Log {
     /// Takes everything that waits, if somebody wants it or a frame is full, and no flush is running.
     pub fn begin_flush(self: &Arc<Log>) -> Option<FlushJob> {
         let mut state = self.state.lock();
-        if state.flush_running || !state.flush_due(self.durable()) || self.ring.condemned().is_some() {
+        if state.flush_running
+            || !state.flush_due(self.durable(), self.options.write_soft)
+            || self.ring.condemned().is_some()
+        {
             return None;
         }
         state.close_frame();
@@ -118,9 +125,8 @@ impl Log {
             state_ref.buffered -= frame.len;
             state_ref.durable_end = frame.offset + frame.extent();
             // A frame somebody is reading back is left to him; an outsized one is not worth keeping.
-            let reusable =
-                Arc::get_mut(&mut frame).is_some_and(|frame| frame.body.capacity() <= 2 * self.options.frame_soft);
-            if reusable && state_ref.spare.len() < 4 {
+            let most = Arc::get_mut(&mut frame).map_or(0, |frame| self.spares(frame.body.capacity()));
+            if state_ref.spare.len() < most {
                 state_ref.spare.push(frame);
             }
         }
@@ -131,6 +137,15 @@ impl Log {
         ready.extend(state_ref.waiters.extract_if(.., |waiter| waiter.position <= last));
         drop(state);
         ready.drain(..).for_each(|waiter| waiter.waker.wake());
+    }
+
+    /// How many frames are kept to be used again before one of `capacity` bytes joins them.
+    fn spares(&self, capacity: usize) -> usize {
+        match capacity {
+            small if small <= 2 * self.options.frame_soft => SPARES_SMALL,
+            large if large <= 2 * self.options.write_soft => SPARES_LARGE,
+            _ => 0,
+        }
     }
 
     /// Asks for everything appended so far to be flushed, without waiting for it.
@@ -150,7 +165,7 @@ impl Log {
     pub(crate) fn want(&self, position: Position) {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(position);
-        let wake = !state.flush_running && state.flush_due(self.durable());
+        let wake = !state.flush_running && state.flush_due(self.durable(), self.options.write_soft);
         drop(state);
         if wake {
             (self.wake)();

@@ -25,10 +25,16 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// Sizes, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// A frame that has reached this is closed and written without anybody waiting for it.
+    /// A frame that has reached this is closed.
     ///
-    /// 1 MiB: large enough that sealing and writing cost per byte, small enough to read back one entry.
+    /// 32 KiB: large enough that rounding to blocks costs little, small enough that an entry of some KiB is read back at
+    /// the cost of a few.
     pub frame_soft: usize,
+    /// So much is written without anybody waiting for it. An entry of this size has its frame's memory to itself, and may
+    /// be kept there.
+    ///
+    /// 1 MiB: a write and a flush of so much cost little more than of less.
+    pub write_soft: usize,
     /// No more than this waits in memory for the medium; above it appending answers [`LogError::Busy`].
     pub buffered_max: usize,
     /// The part of the ring, one in so many, that only [`Log::append_reserved`] may use.
@@ -37,7 +43,7 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { frame_soft: 1 << 20, buffered_max: 64 << 20, reserve_share: 16 }
+        LogOptions { frame_soft: 32 << 10, write_soft: 1 << 20, buffered_max: 64 << 20, reserve_share: 16 }
     }
 }
 
@@ -101,9 +107,10 @@ impl State {
         self.pending.push_back(closed);
     }
 
-    /// Whether a flush has something to do that somebody wants, or a whole frame.
-    pub fn flush_due(&self, durable: Position) -> bool {
-        !self.pending.is_empty() || (self.wanted > durable && self.open.entries > 0)
+    /// Whether a flush, while none is running, has something to do that somebody wants, or `write_soft` bytes.
+    pub fn flush_due(&self, durable: Position, write_soft: usize) -> bool {
+        let some = !self.pending.is_empty() || self.open.entries > 0;
+        self.buffered >= write_soft || (self.wanted > durable && some)
     }
 }
 
@@ -210,6 +217,14 @@ impl Log {
     pub fn used(&self) -> u64 {
         let state = self.state.lock();
         state.end() - state.tail
+    }
+
+    /// As [`Log::used`], by the frames up to the one that holds `position`.
+    pub fn used_up_to(&self, position: Position) -> u64 {
+        let state = self.state.lock();
+        let before = state.frames.partition_point(|frame| frame.last < position);
+        let end = state.frames.get(before).map_or(state.end(), |frame| frame.offset + frame.extent);
+        end.saturating_sub(state.tail)
     }
 
     /// Bytes that [`Log::append`](Log::append) may still use, headers and rounding included.

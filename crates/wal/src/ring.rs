@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tarn_base::codec::DecodeError;
 use tarn_base::crc32c;
+use tarn_base::crypto::TAG_SIZE;
 
 use crate::contract::LogError;
 use crate::device::LogDevice;
@@ -148,15 +149,16 @@ impl Ring {
     /// The plain body of `frame`, checked twice: by its CRC (whole?) and by its tag (ours?).
     pub fn frame_body(&self, frame: &FrameHeader) -> Result<Vec<u8>, FrameFault> {
         let len = frame.len as usize;
-        let mut sealed = vec![0; len];
-        self.read(frame.offset + FRAME_HEADER as u64, &mut sealed)?;
-        if crc32c(&sealed) != frame.body_crc {
+        let mut body = vec![0; len + TAG_SIZE];
+        self.read(frame.offset + FRAME_HEADER as u64, &mut body[..len])?;
+        if crc32c(&body[..len]) != frame.body_crc {
             return Err(FrameFault::Bad("the checksum of a frame's body"));
         }
-        let mut plain = vec![0; len];
-        let opened = self.keys.frames.open_to(frame.nonce(), &frame.bare(), &frame.tag, &sealed, &mut plain);
+        body[len..].copy_from_slice(&frame.tag);
+        let opened = self.keys.frames.open_in_place(frame.nonce(), &frame.bare(), &mut body);
         opened.map_err(|_| FrameFault::Sealed)?;
-        Ok(plain)
+        body.truncate(len);
+        Ok(body)
     }
 
     /// An error of reading, as the log reports it.

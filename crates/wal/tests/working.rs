@@ -72,6 +72,31 @@ fn whoever_waits_shares_one_flush_and_what_comes_meanwhile_takes_the_next() {
 }
 
 #[test]
+fn what_nobody_waits_for_is_written_by_many_frames_at_once() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counter = wakes.clone();
+    let wake = move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    };
+    let log = fresh(SIZE, LogOptions { frame_soft: 1 << 10, write_soft: 16 << 10, ..SMALL }, Arc::new(wake));
+    let mut places = Vec::new();
+    while log.buffered() < 15 << 10 {
+        places.push(log.append(&[&[places.len() as u8; 700]]).unwrap().place);
+        assert!(log.begin_flush().is_none() && wakes.load(Ordering::SeqCst) == 0, "nobody wants so little");
+    }
+    assert!(places.windows(3).all(|three| three[0].frame < three[2].frame), "frames stay small");
+    while log.buffered() < 16 << 10 {
+        places.push(log.append(&[&[places.len() as u8; 700]]).unwrap().place);
+    }
+    assert_eq!(wakes.load(Ordering::SeqCst), 1);
+    log.flush_now();
+    assert_eq!(log.durable(), log.appended());
+    for (at, place) in places.iter().enumerate() {
+        assert_eq!(log.read(*place).unwrap()[..], [at as u8; 700]);
+    }
+}
+
+#[test]
 fn the_payload_of_an_entry_that_fills_its_frame_can_be_kept() {
     let log = small();
     let large = [7; 9000];

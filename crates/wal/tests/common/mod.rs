@@ -9,7 +9,8 @@ use tarn_base::crypto::Key;
 use tarn_base::ids::{Position, Uuid};
 use tarn_wal::{CreateOptions, Log, LogDevice, LogError, LogOptions, Wake};
 
-pub const SMALL: LogOptions = LogOptions { frame_soft: 8 << 10, buffered_max: 256 << 10, reserve_share: 16 };
+pub const SMALL: LogOptions =
+    LogOptions { frame_soft: 8 << 10, write_soft: 8 << 10, buffered_max: 256 << 10, reserve_share: 16 };
 
 pub struct Rng(pub u64);
 
