@@ -5,9 +5,12 @@
 //! - Old content that is damaged or gone, and stays so ([`super::suspects`]), does not keep the new bytes from the store:
 //!   the record says which of its bytes are lost, until they are written again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::Errno;
+use tokio::sync::oneshot;
 
 use super::collect::{Collected, Due};
 use super::pack::Packer;
@@ -17,8 +20,9 @@ use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
 use crate::overlay::{DirtyRecord, Extent, Source};
+use crate::segments::flight::Name;
 
-/// Records merged at once: bounds the memory that old content takes.
+/// Records merged at once: bounds the memory that old content takes, of these and as many that are read meanwhile.
 const RECORDS_AT_ONCE: usize = 64;
 
 /// What a record was before.
@@ -35,6 +39,37 @@ pub struct Merged {
     pub plain: Bytes,
     /// Bytes of that list; 0: nothing is lost.
     pub lost: u32,
+    /// Readers are likely to ask for it: all of it is new, or they had asked for what it was.
+    pub wanted: bool,
+}
+
+/// Old content as it was found.
+#[derive(Debug, Default)]
+struct Found {
+    read: BTreeMap<Name, Result<Bytes, Errno>>,
+    /// What was in memory for readers.
+    cached: BTreeSet<Name>,
+    /// One record may be the old content of several.
+    shared: bool,
+}
+
+impl Found {
+    /// A record's bytes: the only hold on them, where it can be.
+    fn take(&mut self, name: Name) -> Option<Result<Bytes, Errno>> {
+        if self.shared { self.read.get(&name).cloned() } else { self.read.remove(&name) }
+    }
+}
+
+/// Old content on its way; `None`: none is needed.
+struct Reading(Option<oneshot::Receiver<Found>>);
+
+impl Reading {
+    async fn found(self) -> Result<Found, CheckpointError> {
+        match self.0 {
+            Some(found) => found.await.map_err(|_| CheckpointError::Read(Errno::TryLater)),
+            None => Ok(Found::default()),
+        }
+    }
 }
 
 impl Keeper {
@@ -45,40 +80,78 @@ impl Keeper {
         packer: &mut Packer<'_>,
     ) -> Result<(), CheckpointError> {
         let mut ours = false;
-        for part in collected.records.chunks(RECORDS_AT_ONCE) {
-            let key = |due: &Due| Key::pointer(due.key.0, due.key.1, due.key.2);
-            let wanted: Vec<(Key, RecordPointer)> =
-                part.iter().filter_map(|due| needed(due).map(|pointer| (key(due), pointer))).collect();
+        let mut parts = collected.records.chunks(RECORDS_AT_ONCE);
+        let mut next = parts.next().map(|part| (part, self.begin_reading(part)));
+        while let Some((part, reading)) = next {
+            next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
-            let old = self.core.read_each(&wanted).await;
+            let mut found = reading.found().await?;
             packer.stages().read += lap.next();
             for due in part {
-                let base = match needed(due) {
-                    Some(pointer) => match old.get(&(pointer.segment, pointer.index)) {
-                        Some(Ok(plain)) => split(&pointer, plain)?,
-                        Some(Err(Errno::Io)) if !self.beyond_doubt(key(due), &pointer).await => {
-                            return Err(CheckpointError::Read(Errno::Io));
-                        }
-                        Some(Err(Errno::Io)) => {
-                            // Of a store that was taken away nothing is lost yet.
-                            if !std::mem::replace(&mut ours, true) {
-                                self.surely_ours().await?;
-                            }
-                            self.given_up(due, &pointer)
-                        }
-                        Some(Err(errno)) => return Err(CheckpointError::Read(*errno)),
-                        None => return Err(CheckpointError::Read(Errno::TryLater)),
-                    },
-                    None => Old::default(),
+                let (base, wanted) = match needed(due) {
+                    Some(pointer) => {
+                        let wanted = found.cached.contains(&(pointer.segment, pointer.index));
+                        (self.base(due, &pointer, &mut found, &mut ours).await?, wanted)
+                    }
+                    None => (Old::default(), true),
                 };
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
-                packer.push(due, merged).await?;
+                packer.push(due, Merged { wanted, ..merged }).await?;
             }
         }
         Ok(())
     }
 
-    async fn beyond_doubt(&self, key: Key, pointer: &RecordPointer) -> bool {
+    /// Begins to read the old content of `part`, beside whatever else is done.
+    fn begin_reading(&self, part: &[Due]) -> Reading {
+        let key = |due: &Due| Key::pointer(due.key.0, due.key.1, due.key.2);
+        let wanted: Vec<(Key, RecordPointer)> =
+            part.iter().filter_map(|due| needed(due).map(|pointer| (key(due), pointer))).collect();
+        if wanted.is_empty() {
+            return Reading(None);
+        }
+        let (sender, found) = oneshot::channel();
+        let core = self.core.clone();
+        self.core.world.spawn.spawn_bulk(
+            "old content",
+            Box::pin(async move {
+                let names = wanted.iter().map(|(_, pointer)| (pointer.segment, pointer.index));
+                let cached = names.filter(|name| core.caches.records.peek(name).is_some()).collect();
+                // It is about to be replaced: what readers have asked for must not give way to it.
+                let read = core.read_each(&wanted, false).await;
+                let shared = read.len() < wanted.len();
+                // A checkpoint that was broken off needs nothing.
+                let _ = sender.send(Found { read, cached, shared });
+            }),
+        );
+        Reading(Some(found))
+    }
+
+    /// What a record was before: all of it lost, if it is beyond doubt that it does not open.
+    async fn base(
+        &self,
+        due: &Due,
+        pointer: &RecordPointer,
+        found: &mut Found,
+        ours: &mut bool,
+    ) -> Result<Old, CheckpointError> {
+        match found.take((pointer.segment, pointer.index)) {
+            Some(Ok(plain)) => split(pointer, plain),
+            Some(Err(Errno::Io)) if !self.beyond_doubt(due, pointer).await => Err(CheckpointError::Read(Errno::Io)),
+            Some(Err(Errno::Io)) => {
+                // Of a store that was taken away nothing is lost yet.
+                if !std::mem::replace(ours, true) {
+                    self.surely_ours().await?;
+                }
+                Ok(self.given_up(due, pointer))
+            }
+            Some(Err(errno)) => Err(CheckpointError::Read(errno)),
+            None => Err(CheckpointError::Read(Errno::TryLater)),
+        }
+    }
+
+    async fn beyond_doubt(&self, due: &Due, pointer: &RecordPointer) -> bool {
+        let key = Key::pointer(due.key.0, due.key.1, due.key.2);
         let span = match self.core.is_missing(key, pointer).await {
             true => self.core.config.missing.max(SPAN),
             false => SPAN,
@@ -105,10 +178,12 @@ impl Keeper {
 }
 
 /// Data and lost bytes of a record that opened.
-fn split(pointer: &RecordPointer, plain: &Bytes) -> Result<Old, CheckpointError> {
-    let lost = LostBytes::of(pointer, plain);
+fn split(pointer: &RecordPointer, plain: Bytes) -> Result<Old, CheckpointError> {
+    let lost = LostBytes::of(pointer, &plain);
     let lost = lost.map_err(|error| CheckpointError::Damaged(format!("a list of lost bytes ({error})")))?;
-    Ok(Old { data: plain.slice(..pointer.data() as usize), lost })
+    let mut data = plain;
+    data.truncate(pointer.data() as usize);
+    Ok(Old { data, lost })
 }
 
 /// The old record whose bytes show between the new ones.
@@ -126,11 +201,15 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         // keep a frame of the log for a part of it.
         let own = matches!(dirty.extents[0].source, Source::Ram(_));
         let plain = if own { bytes.clone() } else { Bytes::copy_from_slice(bytes) };
-        return Ok(Merged { plain, lost: 0 });
+        return Ok(Merged { plain, lost: 0, wanted: true });
     }
     let Old { data, mut lost } = old;
-    let mut out = vec![0; end.max(data.len())];
-    out[..data.len()].copy_from_slice(&data);
+    let mut out = match data.is_empty() {
+        true => vec![0; end],
+        // Without a copy, if nobody else has it.
+        false => Vec::from(data),
+    };
+    out.resize(end.max(out.len()), 0);
     for extent in dirty.extents.iter().filter_map(|extent| extent.clip(0, record_size)) {
         let place = &mut out[extent.start as usize..extent.end as usize];
         match &extent.source {
@@ -147,5 +226,5 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         lost.heal(&(extent.start..extent.end));
     }
     let lost = if lost.is_empty() { 0 } else { lost.append(&mut out) };
-    Ok(Merged { plain: out.into(), lost })
+    Ok(Merged { plain: out.into(), lost, wanted: true })
 }

@@ -22,6 +22,7 @@ use tarn_base::turns::Turns;
 use tarn_data::{Compression, RecordHash, RecordPointer, SegmentBuilder, SegmentValue};
 use tarn_store::{PutMode, StoreError};
 use tarn_vfs::{CompressionSetting, Errno};
+use tokio::sync::oneshot;
 
 use super::collect::{Due, damaged};
 use super::merge::Merged;
@@ -59,6 +60,8 @@ struct Record {
     lost: u32,
     hash: RecordHash,
     dedupe: bool,
+    /// Readers are likely to ask for it.
+    wanted: bool,
 }
 
 impl Record {
@@ -137,7 +140,7 @@ impl<'a> Packer<'a> {
 
     /// Adds a record; its pointer counts if the whole succeeds.
     pub async fn push(&mut self, due: &Due, merged: Merged) -> Result<(), CheckpointError> {
-        let Merged { plain, lost } = merged;
+        let Merged { plain, lost, wanted } = merged;
         let volume = due.key.0;
         if !self.families.contains_key(&volume) {
             let family = self.keeper.core.family(volume).await?;
@@ -151,7 +154,7 @@ impl<'a> Packer<'a> {
         // What lists lost bytes stays by itself: it is rewritten as soon as they are.
         let dedupe = family.dedupe && lost == 0 && plain.len() >= LENGTH_MIN;
         let key = Key::pointer(volume, due.key.1, due.key.2);
-        let record = Record { key, generation: due.dirty.generation, family, plain, lost, hash, dedupe };
+        let record = Record { key, generation: due.dirty.generation, family, plain, lost, hash, dedupe, wanted };
         if dedupe && let Some(pointer) = self.packed.fresh.get(&record.content()).copied() {
             self.share(&record, pointer);
             return Ok(());
@@ -226,7 +229,7 @@ impl<'a> Packer<'a> {
     /// Puts a record into its family's segment.
     async fn store(&mut self, record: Record) -> Result<(), CheckpointError> {
         let content = record.content();
-        let Record { key, generation, family, plain, lost, hash, dedupe } = record;
+        let Record { key, generation, family, plain, lost, hash, dedupe, wanted } = record;
         let id = content.0;
         if !self.builders.contains_key(&id) {
             let segment = self.draw().await?;
@@ -244,7 +247,9 @@ impl<'a> Packer<'a> {
         if dedupe {
             self.packed.fresh.insert(content, pointer);
         }
-        self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
+        if wanted {
+            self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
+        }
         self.packed.pointers.push((key, pointer));
         if full {
             self.put(id);
@@ -271,9 +276,20 @@ impl<'a> Packer<'a> {
         self.packed.segments.insert(object.segment, SegmentValue::new(family, &object));
         self.packed.bytes += object.bytes.len() as u64;
         let store: Arc<dyn tarn_store::Store> = self.keeper.core.segments.store.clone();
+        let segment = object.segment;
+        let (sender, written) = oneshot::channel();
+        // A task of its own: a disk holds the thread that writes to it.
+        self.keeper.core.world.spawn.spawn_bulk(
+            "segment",
+            Box::pin(async move {
+                let outcome = store.put(&object.name(), object.bytes, PutMode::Create).await;
+                // Whoever has gone looks for the object by its number.
+                let _ = sender.send(outcome.map(|_| ()));
+            }),
+        );
         self.puts.push(Box::pin(async move {
-            let outcome = store.put(&object.name(), object.bytes.clone(), PutMode::Create).await;
-            (object.segment, outcome.map(|_| ()))
+            let ended = |_| Err(StoreError::Unknown("its task has ended".to_owned()));
+            (segment, written.await.unwrap_or_else(ended))
         }));
     }
 

@@ -50,13 +50,13 @@ impl Core {
     /// [`Errno::TryLater`]; damage is
     /// noted and is [`Errno::Io`].
     pub async fn read_records(&self, wants: &[(Key, RecordPointer)]) -> Result<Vec<Bytes>, Errno> {
-        let found = self.read_each(wants).await;
+        let found = self.read_each(wants, true).await;
         let get = |pointer: &RecordPointer| found.get(&(pointer.segment, pointer.index)).cloned();
         wants.iter().map(|(_, pointer)| get(pointer).unwrap_or(Err(Errno::Io))).collect()
     }
 
-    /// As [`Core::read_records`], each record for itself.
-    pub async fn read_each(&self, wants: &[(Key, RecordPointer)]) -> BTreeMap<Name, Result<Bytes, Errno>> {
+    /// As [`Core::read_records`], each record for itself. What is not to be `kept` enters no cache.
+    pub async fn read_each(&self, wants: &[(Key, RecordPointer)], kept: bool) -> BTreeMap<Name, Result<Bytes, Errno>> {
         let mut found: BTreeMap<Name, Result<Bytes, Errno>> = BTreeMap::new();
         loop {
             let mut flight = self.segments.flights.begin();
@@ -79,7 +79,7 @@ impl Core {
             if lead.is_empty() && joined.is_empty() {
                 return found;
             }
-            for (name, outcome) in self.read_led(lead).await {
+            for (name, outcome) in self.read_led(lead, kept).await {
                 flight.land(name, &outcome);
                 found.insert(name, outcome);
             }
@@ -95,11 +95,11 @@ impl Core {
     /// The plaintext of one record from the store, whatever caches hold; `volume` is one of its family.
     pub async fn read_back(&self, volume: VolumeId, pointer: &RecordPointer) -> Result<Bytes, Errno> {
         let key = Key { volume, ..Key::count(pointer.segment, pointer.index) };
-        let found = self.read_led(vec![(key, *pointer)]).await;
+        let found = self.read_led(vec![(key, *pointer)], true).await;
         found.into_iter().next().map_or(Err(Errno::Io), |(_, outcome)| outcome)
     }
 
-    async fn read_led(&self, wants: Vec<(Key, RecordPointer)>) -> Vec<(Name, Result<Bytes, Errno>)> {
+    async fn read_led(&self, wants: Vec<(Key, RecordPointer)>, kept: bool) -> Vec<(Name, Result<Bytes, Errno>)> {
         let mut spans = spans(wants.into_iter().map(|(key, pointer)| self.placed(key, pointer)).collect());
         let mut out = Vec::new();
         let mut reads = FuturesUnordered::new();
@@ -107,7 +107,7 @@ impl Core {
             while reads.len() < GETS_MAX
                 && let Some(span) = spans.pop()
             {
-                reads.push(self.read_span(span));
+                reads.push(self.read_span(span, kept));
             }
             let Some(records) = reads.next().await else { return out };
             out.extend(records);
@@ -137,7 +137,7 @@ impl Core {
         matches!(self.segments.store.head(&object_name(object)).await, Err(StoreError::NotFound(_)))
     }
 
-    async fn read_span(&self, span: Span) -> Vec<(Name, Result<Bytes, Errno>)> {
+    async fn read_span(&self, span: Span, kept: bool) -> Vec<(Name, Result<Bytes, Errno>)> {
         let mut out = Vec::with_capacity(span.wants.len());
         match self.get_patiently(&object_name(span.object), span.start..span.end).await {
             Ok(bytes) => {
@@ -145,12 +145,12 @@ impl Core {
                     // An answer that is too short is a store's mistake: what is missing does not verify.
                     let at = ((want.offset - span.start) as usize).min(bytes.len());
                     let stored = bytes.slice(at..bytes.len().min(at + want.pointer.stored as usize));
-                    out.push((name(want), self.open_record(want, span.object, &stored).await));
+                    out.push((name(want), self.open_record(want, span.object, &stored, kept).await));
                 }
             }
             Err(StoreError::NotFound(_)) => {
                 for want in &span.wants {
-                    out.push((name(want), self.read_moved(want, span.object).await));
+                    out.push((name(want), self.read_moved(want, span.object, kept).await));
                 }
             }
             Err(error) => {
@@ -177,7 +177,7 @@ impl Core {
     }
 
     /// Verifies and expands. What does not verify is read once more, apart: the way here may have been to blame.
-    async fn open_record(&self, want: &Want, object: SegmentId, stored: &Bytes) -> Result<Bytes, Errno> {
+    async fn open_record(&self, want: &Want, object: SegmentId, stored: &Bytes, kept: bool) -> Result<Bytes, Errno> {
         let pointer = &want.pointer;
         let key = self.record_key(want).await.map_err(|error| self.keyless(want, &error))?;
         let opened = match pointer.open(&key, stored) {
@@ -192,7 +192,9 @@ impl Core {
         };
         match opened {
             Ok(bytes) => {
-                self.caches.records.insert((pointer.segment, pointer.index), bytes.clone());
+                if kept {
+                    self.caches.records.insert((pointer.segment, pointer.index), bytes.clone());
+                }
                 Ok(bytes)
             }
             Err(error) => {
@@ -219,7 +221,7 @@ impl Core {
     }
 
     /// The object is not there: the record was moved, and its segment's key says where to.
-    async fn read_moved(&self, want: &Want, tried: SegmentId) -> Result<Bytes, Errno> {
+    async fn read_moved(&self, want: &Want, tried: SegmentId, kept: bool) -> Result<Bytes, Errno> {
         self.segments.forget_forwarding(want.pointer.segment);
         let forwarding = match self.forwarding(want.pointer.segment).await {
             Ok(forwarding) => forwarding,
@@ -237,7 +239,7 @@ impl Core {
         let range = offset..offset + u64::from(want.pointer.stored);
         let object = forward.segment;
         match self.get_patiently(&object_name(object), range.clone()).await {
-            Ok(stored) => self.open_record(&Want { offset, ..want.clone() }, object, &stored).await,
+            Ok(stored) => self.open_record(&Want { offset, ..want.clone() }, object, &stored, kept).await,
             Err(StoreError::NotFound(_)) if self.is_outdated(want).await => Err(Errno::TryLater),
             Err(error) => {
                 let wants = vec![want.clone()];
