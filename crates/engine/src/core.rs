@@ -12,6 +12,7 @@ use tarn_vfs::{Errno, HandleKey};
 use tarn_wal::{Log, LogError};
 use tokio::sync::Notify;
 
+use crate::brake::Brake;
 use crate::cache::Caches;
 use crate::config::Config;
 use crate::dedupe::Dedupe;
@@ -29,7 +30,7 @@ use crate::volumes::{UsageCounter, VolumeTable};
 const GROWTH_LEAVES: u64 = 8;
 const GROWTH_LEAVES_MAX: u64 = 256 << 20;
 /// Data of so many bytes make a change large. The share of the log that large changes leave to small ones, and the most.
-const LARGE: usize = 64 << 10;
+pub const LARGE: usize = 64 << 10;
 const LARGE_LEAVE: u64 = 16;
 const LARGE_LEAVE_MAX: u64 = 128 << 20;
 
@@ -155,6 +156,7 @@ pub struct Core {
     pub checkpoint_wanted: AtomicBool,
     /// The last generation closed because the log was filling.
     pub log_pressed: AtomicBool,
+    pub brake: Brake,
     /// The log has been trimmed.
     pub log_trimmed: Notify,
 }
@@ -193,11 +195,21 @@ impl Core {
     /// does not fit there; and a part for what is small, so that whoever writes little does not wait for the checkpoint
     /// that a stream waits for.
     pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize) -> bool {
-        let share = |part: u64, most: u64| (self.log.capacity() / part).min(most);
-        let growth = if grows(usage) { share(GROWTH_LEAVES, GROWTH_LEAVES_MAX) } else { 0 };
-        let large = if bytes >= LARGE { share(LARGE_LEAVE, LARGE_LEAVE_MAX) } else { 0 };
+        let growth = if grows(usage) { self.log_share(GROWTH_LEAVES, GROWTH_LEAVES_MAX) } else { 0 };
+        let large = if bytes >= LARGE { self.log_share(LARGE_LEAVE, LARGE_LEAVE_MAX) } else { 0 };
         let kept = growth + large;
         kept == 0 || self.log.room() >= kept + bytes as u64
+    }
+
+    /// Bytes of the log that any change may use.
+    pub fn log_for_all(&self) -> u64 {
+        let growth = self.log_share(GROWTH_LEAVES, GROWTH_LEAVES_MAX);
+        let large = self.log_share(LARGE_LEAVE, LARGE_LEAVE_MAX);
+        (self.log.capacity() - self.log.reserve()).saturating_sub(growth + large)
+    }
+
+    fn log_share(&self, part: u64, most: u64) -> u64 {
+        (self.log.capacity() / part).min(most)
     }
 
     /// The log has failed for good: from now on only what is durable is served.

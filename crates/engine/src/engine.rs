@@ -101,6 +101,7 @@ impl Engine {
             checkpoint_due: Default::default(),
             checkpoint_wanted: Default::default(),
             log_pressed: Default::default(),
+            brake: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),
             config,

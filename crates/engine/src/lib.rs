@@ -3,6 +3,7 @@
 
 mod admin;
 mod bounded;
+mod brake;
 mod cache;
 mod checkpoint;
 pub mod config;

@@ -13,6 +13,7 @@ use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Re
 use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
+use crate::brake::Held;
 use crate::core::Core;
 use crate::entry::{Entry, Payload, SessionChange};
 use crate::once::Enter;
@@ -29,6 +30,11 @@ pub trait Operation: Send + 'static {
     fn locks(&self) -> LockSet;
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<Self::Out>;
+
+    /// Whether it waits before it runs; of one that is run once, never.
+    fn hold(&self, _core: &Arc<Core>) -> Option<Held> {
+        None
+    }
 }
 
 /// A result in which the entry's own position still has to be put.
@@ -96,7 +102,13 @@ impl Core {
 
     /// Runs an operation.
     pub fn execute<O: Operation>(self: &Arc<Self>, operation: O) -> Answer<O::Out> {
-        self.start(operation, None, |_, _| ())
+        let Some(held) = operation.hold(self) else { return self.start(operation, None, |_, _| ()) };
+        let core = self.clone();
+        // Whoever goes away meanwhile has not begun it.
+        Answer::Waits(Box::pin(async move {
+            held.over().await;
+            core.start(operation, None, |_, _| ()).await
+        }))
     }
 
     fn start<O: Operation>(

@@ -34,7 +34,7 @@ pub enum Answer<T> {
     Ready(Option<Reply<T>>),
     /// The background runtime works on it.
     Later(oneshot::Receiver<Reply<T>>),
-    /// It waits for the log, and for nothing that would have to be driven.
+    /// It waits for the log, or for its turn to begin: nothing that would have to be driven.
     Waits(Pin<Box<dyn Future<Output = Reply<T>> + Send>>),
 }
 

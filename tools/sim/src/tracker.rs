@@ -20,7 +20,7 @@ use tarn_base::time::Time;
 use tarn_base::world::{BoxFuture, Clock};
 use tarn_vfs::model::Model;
 use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
-use tarn_vfs::{Answer, Caller, Errno, FileSystem, Node, Stability};
+use tarn_vfs::{Answer, Caller, Errno, FileSystem, Node, Reply, Stability};
 
 use crate::failure::Failure;
 use crate::legible;
@@ -214,14 +214,36 @@ impl Tracker {
     }
 
     /// Makes `call`, which is the operation over the engine or a repeat of it, and notes when it takes effect.
-    pub fn observe<T>(&self, issue: &Arc<Issue>, call: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    pub fn observe<T: Send + 'static>(
+        self: &Arc<Self>,
+        issue: &Arc<Issue>,
+        call: impl FnOnce() -> Answer<T>,
+    ) -> Answer<T> {
         let before = self.enter(Some(issue.clone()));
         let answer = call();
         let mine = self.inner.lock().current.take().is_some();
         if mine && matches!(answer, Answer::Ready(_)) {
             self.took_effect(issue, before);
         }
-        answer
+        match answer {
+            Answer::Waits(waits) if mine => self.held(issue.clone(), waits),
+            answer => answer,
+        }
+    }
+
+    /// An operation that has not begun: it takes effect when it is polled, unless a task takes it over then.
+    fn held<T: Send + 'static>(self: &Arc<Self>, issue: Arc<Issue>, mut waits: BoxFuture<Reply<T>>) -> Answer<T> {
+        let tracker = self.clone();
+        let mut mine = true;
+        Answer::Waits(Box::pin(std::future::poll_fn(move |context| {
+            let before = tracker.enter(mine.then(|| issue.clone()));
+            let polled = waits.as_mut().poll(context);
+            mine = tracker.inner.lock().current.take().is_some();
+            if mine && polled.is_ready() {
+                tracker.took_effect(&issue, before);
+            }
+            polled
+        })))
     }
 
     /// Polls `future`, which is the operation over the engine, and notes when it takes effect.

@@ -67,6 +67,7 @@ impl Keeper {
         }
         let pressed = self.core.log_is_due() && self.core.log.appended() > open.after && self.log_gains();
         self.core.log_pressed.store(pressed, Ordering::Relaxed);
+        self.core.brake.closes(pressed);
         if pressed {
             return Duration::ZERO;
         }

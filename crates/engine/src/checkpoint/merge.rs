@@ -82,6 +82,7 @@ impl Keeper {
         let mut ours = false;
         let mut parts = collected.records.chunks(RECORDS_AT_ONCE);
         let mut next = parts.next().map(|part| (part, self.begin_reading(part)));
+        let mut done = 0;
         while let Some((part, reading)) = next {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
@@ -98,6 +99,8 @@ impl Keeper {
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
+            done += part.len();
+            self.core.brake.goes_on(done, collected.records.len(), self.core.world.clock.steady());
         }
         Ok(())
     }

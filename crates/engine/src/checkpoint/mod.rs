@@ -288,7 +288,9 @@ impl Keeper {
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
+        self.core.brake.begins(self.core.log.used_up_to(closed.last), begun);
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
+        self.core.brake.ends();
         let took = self.core.world.clock.steady() - begun;
         let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome

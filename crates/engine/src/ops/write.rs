@@ -1,10 +1,14 @@
 //! Writing bytes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tarn_vfs::posix::{after_write, check_write};
 use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stability};
 
 use super::data::{self, records_of};
+use crate::brake::Held;
+use crate::core::{Core, LARGE};
 use crate::entry::Payload;
 use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
@@ -24,6 +28,11 @@ impl Operation for Write {
 
     fn locks(&self) -> LockSet {
         LockSet::exclusive(self.node.volume, self.node.ino.0)
+    }
+
+    fn hold(&self, core: &Arc<Core>) -> Option<Held> {
+        // A large one was held before its bytes were taken from the network.
+        if self.data.len() < LARGE { core.hold(self.data.len()) } else { None }
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<Effect> {

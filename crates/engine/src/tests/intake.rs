@@ -1,8 +1,11 @@
-//! Room for large changes: given at once where there is room, with a flush where the log is behind.
+//! What keeps changes waiting before they run: a log that is behind its medium, and one that fills.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_vfs::{Caller, FileSystem, Stability};
@@ -31,4 +34,34 @@ async fn room_comes_with_a_flush() {
     assert!(!is_ready(behind.as_mut()), "the log is behind");
     settle().await;
     assert!(is_ready(behind), "it has been flushed");
+}
+
+#[tokio::test]
+async fn writes_slow_down_before_the_log_is_full() {
+    let mut rig = Rig::new();
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    stuck.store(true, Ordering::Relaxed);
+    let data = Bytes::from(vec![7; 32 << 10]);
+    let write = |offset, data| Box::pin(engine.write(&Caller::root(), node, offset, data, Stability::Unstable));
+    let mut offset = 0;
+    let mut held = loop {
+        settle().await;
+        let mut write = write(offset, data.clone());
+        if !is_ready(write.as_mut()) {
+            break write;
+        }
+        offset += data.len() as u64;
+    };
+    let used = engine.status().log_used;
+    assert!(used > 5 << 20 && used < 9 << 20, "{used} of 16 MiB");
+    let mut large = pin!(engine.room(1 << 20));
+    assert!(!is_ready(large.as_mut()), "a large one waits before its bytes come");
+    assert!(is_ready(write(0, Bytes::from_static(b"little")).as_mut()), "who brings little is not held for it");
+    rig.pass(Duration::from_secs(2)).await;
+    assert!(is_ready(held.as_mut()) && is_ready(large), "nobody waits for longer than that");
+    assert!(engine.status().log_used > used);
 }

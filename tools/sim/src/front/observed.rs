@@ -25,7 +25,11 @@ impl Observed {
         Observed { inner, tracker }
     }
 
-    fn observe<T>(&self, caller: &Caller, call: impl FnOnce(&dyn FileSystem, &Caller) -> Answer<T>) -> Answer<T> {
+    fn observe<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        call: impl FnOnce(&dyn FileSystem, &Caller) -> Answer<T>,
+    ) -> Answer<T> {
         let mut plain = caller.clone();
         plain.groups.retain(|group| *group < TAG);
         let tag = caller.groups.iter().find(|group| **group >= TAG);
