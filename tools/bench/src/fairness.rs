@@ -23,6 +23,9 @@ const PROBE_PACE: f64 = 100.0;
 const LEAD: Duration = Duration::from_secs(2);
 /// What is mostly overwritten before a collection: more than is collected before the row begins.
 const GARBAGE_BYTES: u64 = 1536 << 20;
+/// How long the row of collection is at least: it begins each new object between two checkpoints, and one of a full log
+/// takes longer than the other rows do.
+const COLLECTION_MIN: Duration = Duration::from_secs(30);
 /// Connections of each stream.
 const STREAM_CONNECTIONS: usize = 2;
 /// A probe is served before a stream on the generator's core.
@@ -153,6 +156,7 @@ impl Stand {
             self.open()?;
         }
         self.warm(beside)?;
+        let length = if beside == Beside::Collection { length.max(COLLECTION_MIN) } else { length };
         let before = self.background(beside)?;
         let mut seen = self.run(beside, length)?;
         seen.background = self.background(beside)?.saturating_sub(before);
