@@ -38,10 +38,13 @@ pub struct Listing {
     until: Option<Key>,
 }
 
+/// Entries, and where they end if that is before what was asked for does.
+type Part<'a> = (&'a [(Key, Bytes)], Option<Key>);
+
 impl Listing {
     /// Entries within `range` from its beginning, at most `limit`, and where they end if that is before the range does;
     /// nothing if the range begins beyond what is here.
-    pub fn part(&self, range: &Range<Key>, limit: usize) -> Option<(&[(Key, Bytes)], Option<Key>)> {
+    pub fn part(&self, range: &Range<Key>, limit: usize) -> Option<Part<'_>> {
         if self.until.is_some_and(|until| until <= range.start) {
             return None;
         }
