@@ -8,13 +8,10 @@
 //! - A burst is taken in at full speed: the brake is late until the log has made a second checkpoint follow the first.
 //! - Waiting before the operation runs, a change holds nothing but its own bytes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
-use crate::core::Core;
 
 /// What a change costs the log beside its data, about.
 const HEAD: u64 = 512;
@@ -88,65 +85,39 @@ impl Brake {
         self.row.store(row, Ordering::Relaxed);
     }
 
+    /// The wait of a change of `bytes` of data, where the log holds `used` bytes of `room`.
+    pub fn wait_for(&self, bytes: usize, used: u64, room: u64) -> Duration {
+        let (counts, (begins, full)) = match self.row.load(Ordering::Relaxed) {
+            0 | 1 => (used, BURST),
+            _ => (used.saturating_sub(self.stored.load(Ordering::Relaxed)), STEADY),
+        };
+        let part = (counts as f64 / room as f64 - begins) / (full - begins);
+        let taken = match self.taken.load(Ordering::Relaxed) {
+            0 => TAKEN_UNKNOWN,
+            taken => taken,
+        };
+        wait(part, taken, bytes as u64 + HEAD, self.waiting.load(Ordering::Relaxed) as u64)
+    }
+
+    /// One change more waits.
+    pub fn enters(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One goes on.
+    pub fn leaves(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// When `wait` from now on is over, in nanoseconds of the steady clock, with what was owed: `None` if that is too little
     /// and is owed from now on.
-    fn until(&self, wait: Duration, now: Duration) -> Option<u64> {
+    pub fn until(&self, wait: Duration, now: Duration) -> Option<u64> {
         let owed = self.owed.swap(0, Ordering::Relaxed) + wait.as_nanos() as u64;
         let over = now.as_nanos() as u64 + owed;
         let until = over / BEAT * BEAT;
         let waits = owed >= BEAT;
         self.owed.fetch_add(if waits { over - until } else { owed }, Ordering::Relaxed);
         waits.then_some(until)
-    }
-}
-
-/// A change that waits.
-#[derive(Debug)]
-pub struct Held {
-    core: Arc<Core>,
-    /// Steady time, nanoseconds.
-    until: u64,
-}
-
-impl Held {
-    /// Waits. Those whose time is nearly the same go on together, and share a flush.
-    pub async fn over(self) {
-        let clock = &self.core.world.clock;
-        clock.sleep(Duration::from_nanos(self.until).saturating_sub(clock.steady())).await;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.core.brake.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Core {
-    /// Whether a change of `bytes` of data waits before it runs.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let wait = self.brake_for(bytes as u64 + HEAD);
-        if wait.is_zero() {
-            return None;
-        }
-        let until = self.brake.until(wait, self.world.clock.steady())?;
-        self.brake.waiting.fetch_add(1, Ordering::Relaxed);
-        Some(Held { core: self.clone(), until })
-    }
-
-    fn brake_for(&self, bytes: u64) -> Duration {
-        let (used, room) = (self.log.used(), self.log_for_all());
-        let brake = &self.brake;
-        let (counts, (begins, full)) = match brake.row.load(Ordering::Relaxed) {
-            0 | 1 => (used, BURST),
-            _ => (used.saturating_sub(brake.stored.load(Ordering::Relaxed)), STEADY),
-        };
-        let part = (counts as f64 / room as f64 - begins) / (full - begins);
-        let taken = match brake.taken.load(Ordering::Relaxed) {
-            0 => TAKEN_UNKNOWN,
-            taken => taken,
-        };
-        wait(part, taken, bytes, brake.waiting.load(Ordering::Relaxed) as u64)
     }
 }
 

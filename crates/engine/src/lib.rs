@@ -22,6 +22,7 @@ mod fetch;
 mod filesystem;
 mod fsck;
 mod hash;
+mod hold;
 mod image;
 mod judge;
 mod key;

@@ -13,9 +13,9 @@ use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Re
 use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
-use crate::brake::Held;
 use crate::core::Core;
 use crate::entry::{Entry, Payload, SessionChange};
+use crate::hold::Held;
 use crate::once::Enter;
 use crate::overlay::{Extent, Generation, OverlayValue, Source};
 use crate::stripes::LockSet;

@@ -7,9 +7,9 @@ use tarn_vfs::posix::{after_write, check_write};
 use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stability};
 
 use super::data::{self, records_of};
-use crate::brake::Held;
 use crate::core::{Core, LARGE};
 use crate::entry::Payload;
+use crate::hold::Held;
 use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
 use crate::tx::{Step, Stop, Tx};

@@ -2,7 +2,7 @@
 //!
 //! - An idle shard costs nothing: cuts are looked for when the view has changed, segments when that is some time ago
 //!   or a hold time is over.
-//! - While the log is filling it goes on at half its rate: a store that is always written to would grow for ever without.
+//! - While the log is filling it goes on at a quarter of its rate: a store that is always written to would grow for ever without.
 //!   Only where checkpoints fail too it waits, for nothing comes of it then, and the log's room is the clients'.
 //! - It stops where the engine may not change anything any more.
 

@@ -7,7 +7,7 @@ use tarn_base::world::World;
 /// Bytes at the beginning that nothing waits for.
 const BURST: u64 = 64 << 20;
 /// The part of the rate that is left beside changes that press.
-const PRESSED_PART: u64 = 2;
+const PRESSED_PART: u64 = 4;
 
 /// Spreads bytes over time.
 #[derive(Debug)]
