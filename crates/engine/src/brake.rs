@@ -2,7 +2,8 @@
 //!
 //! - What all may bring in a second is what checkpoints take in one, more while the log has much room and less while it has
 //!   little, so that what it holds settles where as much comes as goes.
-//! - A change waits in proportion to its bytes and to how many wait beside it, so that small ones do not wait for a stream.
+//! - A change waits in proportion to its bytes and to how many wait beside it; a small one besides as far as small ones are what
+//!   fills the log, so that who writes a little beside somebody's stream does not wait for that.
 //! - Of the log's part that a running checkpoint frees counts what it has still to do: otherwise clients would be let in all
 //!   at once at each end of one, and be held until the next.
 //! - A burst is taken in at full speed: the brake is late until the log has made a second checkpoint follow the first.
@@ -27,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// No MiB waits longer for the brake, and nothing shorter than in proportion: 16 ms for 8 KiB. What the log has no room for
 /// then waits for that, and is refused in the end.
 const WAIT_MAX: Duration = Duration::from_secs(2);
+/// So many bytes that came are remembered, the latest half of them surely.
+const LATELY: u64 = 64 << 20;
 /// Waits end at multiples of this: each end apart would be a wake-up, a flush and a reply apart. Less than this is owed, and
 /// waited by whoever makes it enough.
 const BEAT: u64 = 4_000_000;
@@ -49,6 +52,9 @@ pub struct Brake {
     waiting: AtomicUsize,
     /// Waits that are owed, in nanoseconds.
     owed: AtomicU64,
+    /// Bytes of small changes and of large ones that came lately.
+    small: AtomicU64,
+    large: AtomicU64,
 }
 
 impl Brake {
@@ -85,8 +91,10 @@ impl Brake {
         self.row.store(row, Ordering::Relaxed);
     }
 
-    /// The wait of a change of `bytes` of data, where the log holds `used` bytes of `room`.
-    pub fn wait_for(&self, bytes: usize, used: u64, room: u64) -> Duration {
+    /// The wait of a change of `bytes` of data, where the log holds `used` bytes of `room`. Counts it as coming.
+    pub fn wait_for(&self, bytes: usize, large: bool, used: u64, room: u64) -> Duration {
+        let bytes = bytes as u64 + HEAD;
+        let part_of_all = self.comes(bytes, large);
         let (counts, (begins, full)) = match self.row.load(Ordering::Relaxed) {
             0 | 1 => (used, BURST),
             _ => (used.saturating_sub(self.stored.load(Ordering::Relaxed)), STEADY),
@@ -96,7 +104,21 @@ impl Brake {
             0 => TAKEN_UNKNOWN,
             taken => taken,
         };
-        wait(part, taken, bytes as u64 + HEAD, self.waiting.load(Ordering::Relaxed) as u64)
+        let wait = wait(part, taken, bytes, self.waiting.load(Ordering::Relaxed) as u64);
+        if large { wait } else { wait.mul_f64(part_of_all) }
+    }
+
+    /// Counts a change; the part that its kind has of what came lately.
+    fn comes(&self, bytes: u64, large: bool) -> f64 {
+        let (own, other) = if large { (&self.large, &self.small) } else { (&self.small, &self.large) };
+        let own_bytes = own.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = own_bytes + other.load(Ordering::Relaxed);
+        if all > LATELY {
+            // What is lost between the two is of no account.
+            own.store(own_bytes / 2, Ordering::Relaxed);
+            other.store((all - own_bytes) / 2, Ordering::Relaxed);
+        }
+        own_bytes as f64 / all as f64
     }
 
     /// One change more waits.
@@ -151,6 +173,21 @@ mod tests {
         assert_eq!(alone(0.3, 1 << 20).as_micros(), (alone(0.3, 1 << 12) * 256).as_micros());
         assert_eq!(alone(1.0, 4 << 20), WAIT_MAX);
         assert!(wait(9.0, 0, 4096, 1000) < Duration::from_millis(8), "who writes little never waits long");
+    }
+
+    #[test]
+    fn who_writes_little_beside_a_stream_does_not_wait_for_it() {
+        let brake = Brake::default();
+        let small = |brake: &Brake| brake.wait_for(4096, false, 90, 100);
+        assert!(small(&brake) > Duration::ZERO, "alone it fills the log");
+        for _ in 0..1000 {
+            assert!(brake.wait_for(1 << 20, true, 90, 100) > Duration::from_millis(5));
+        }
+        assert!(small(&brake) < Duration::from_micros(1));
+        for _ in 0..100_000 {
+            small(&brake);
+        }
+        assert!(small(&brake) > Duration::from_micros(20), "now it is small ones that fill it");
     }
 
     #[test]

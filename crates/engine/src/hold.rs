@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::Core;
+use crate::core::{Core, LARGE};
 
 /// A change that waits.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Drop for Held {
 impl Core {
     /// Whether a change of `bytes` of data waits before it runs.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let wait = self.brake.wait_for(bytes, self.log.used(), self.log_for_all());
+        let wait = self.brake.wait_for(bytes, bytes >= LARGE, self.log.used(), self.log_for_all());
         if wait.is_zero() {
             return None;
         }
