@@ -439,6 +439,7 @@ fn owner_samples() -> Vec<Vec<u8>> {
         lineage_from: Position::new(1, 9),
         closed: Position::new(2, 5),
         stored: Position::new(2, 4),
+        opening: 6,
         claim,
     };
     let secrets = Secrets { shard: Secret::new([2; 32]), handle: [3; 16] };

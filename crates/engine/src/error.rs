@@ -47,12 +47,25 @@ pub enum OpenError {
          open with --accept-loss)"
     )]
     LogOlder { last: Position, held: Position },
+    #[error(
+        "the log was put back to an earlier state: it was opened {held} times, and had been {known} times when the store was \
+         last served; put the newest log back and start again; nothing was changed here (only if there is no newer one: move \
+         this one away and open with --accept-loss)"
+    )]
+    LogReplaced { held: u32, known: u32 },
+    #[error(
+        "the owner record was put back to an earlier state: it is of opening {held}, and the metadata of opening {known}; put \
+         the newest version of the object `owner` back and start again; nothing was changed here"
+    )]
+    OwnerOlder { held: u32, known: u32 },
     #[error("{0}; move the log away and open with --accept-loss to go on without what only it holds")]
     LogDamaged(LogError),
     #[error("{0}")]
     Log(LogError),
     #[error("the store is damaged: {0}; put that back from a backup, or from an older version of the object")]
     Damaged(String),
+    #[error("the owner record is damaged: {0}; put its newest version back, none from before the last start")]
+    OwnerDamaged(String),
     #[error(
         "part of the store is gone: {0}; put it back as it was, from where it was moved to or from a backup, and start \
          again; nothing was changed here, and the log keeps what it holds"
@@ -80,7 +93,7 @@ impl From<OwnerError> for OpenError {
             OwnerError::Record(RecordError::Newer(version)) => OpenError::Newer(version),
             OwnerError::Record(RecordError::Older(version)) => OpenError::Older(version),
             OwnerError::Record(RecordError::WrongKey) => OpenError::WrongKey,
-            OwnerError::Record(RecordError::Damaged(error)) => OpenError::Damaged(format!("the owner record: {error}")),
+            OwnerError::Record(RecordError::Damaged(error)) => OpenError::OwnerDamaged(error.to_string()),
             OwnerError::Lost => OpenError::Taken,
         }
     }

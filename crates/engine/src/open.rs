@@ -11,7 +11,7 @@
 //!    the log replayed, once more.
 //! 5. Objects under reserved numbers that nothing names are deleted, by name.
 //! 6. The opening batch: the epoch's salt and its first reserved segment numbers.
-//! 7. The log is started; operations may run.
+//! 7. The log is started, and the owner record says that it was; operations may run.
 
 use std::future::Future;
 use std::pin::pin;
@@ -221,8 +221,11 @@ async fn open(
     let notify = if own_session { Vec::new() } else { notify };
     report.session_lost = !notify.is_empty();
     let sequence = if last.incarnation() == plan.incarnation { last.sequence() + 1 } else { 1 };
+    let opening = plan.log.opening() + 1;
     let log = plan.log.start(plan.incarnation, sequence, options.wake)?;
     config.crash_point("the log is started").await;
+    // From here on an earlier state of the log is told from this one.
+    let held = register.replace(&held, Owner { opening, ..held.owner.clone() }).await?;
     let (world, config, store) = (parts.world.clone(), parts.config.clone(), parts.store.clone());
     let assembly = Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify };
     let engine = Engine::assemble(assembly)?;
@@ -277,6 +280,13 @@ async fn still(
 fn found(parts: &Parts, base: Option<Base>, plan: &mut Plan, options: &OpenOptions) -> Result<Found, OpenError> {
     let base = base.ok_or_else(|| OpenError::Damaged("the shard's state is missing".into()))?;
     let held = base.state.position;
+    let (reserved, epoch) = (base.state.reserved_epoch, plan.held.owner.epoch);
+    if reserved > epoch {
+        return Err(OpenError::OwnerOlder { held: epoch, known: reserved });
+    }
+    if plan.own && plan.log.opening() < plan.held.owner.opening {
+        return Err(OpenError::LogReplaced { held: plan.log.opening(), known: plan.held.owner.opening });
+    }
     if plan.own && plan.log.trimmed() > held {
         return Err(OpenError::StoreOlder { held, known: plan.log.trimmed() });
     }
@@ -326,6 +336,7 @@ fn new_owner(world: &World) -> Owner {
         lineage_from: Position::ZERO,
         closed: Position::ZERO,
         stored: Position::ZERO,
+        opening: 0,
         claim: None,
     }
 }
@@ -415,6 +426,7 @@ fn next_owner(plan: &Plan, stored: Position) -> Result<Owner, OpenError> {
         incarnation: plan.incarnation,
         node: plan.log.id(),
         stored,
+        opening: if plan.own { before.opening } else { 0 },
         claim: None,
         ..before.clone()
     };

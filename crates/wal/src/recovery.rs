@@ -190,6 +190,11 @@ impl Recovery {
         self.ring.header().clean
     }
 
+    /// How often it was opened for writing.
+    pub fn opening(&self) -> u32 {
+        self.ring.header().opening
+    }
+
     /// The incarnation of the last opening for writing; 0 if there was none.
     pub fn incarnation(&self) -> u32 {
         self.ring.header().incarnation

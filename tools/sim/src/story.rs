@@ -337,7 +337,13 @@ impl Story {
                     self.event("machine", format_args!("does not open: {error}"));
                     let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
                         || (plan.spoilt_reads > 0
-                            && matches!(error, OpenError::Damaged(_) | OpenError::WrongKey | OpenError::Newer(_)));
+                            && matches!(
+                                error,
+                                OpenError::Damaged(_)
+                                    | OpenError::OwnerDamaged(_)
+                                    | OpenError::WrongKey
+                                    | OpenError::Newer(_)
+                            ));
                     // SlateDB takes its own manifest, whose reply was lost, for another writer's.
                     let excused =
                         excused || (plan.store_faults + plan.store_spells > 0 && matches!(error, OpenError::Taken));

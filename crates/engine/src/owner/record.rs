@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 pub const NAME: &str = "owner";
 const MAGIC: [u8; 8] = *b"TARNOWN\0";
 /// Version of the whole store's format: a program that does not know it touches nothing.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 const SECRETS_SIZE: usize = 32 + 16;
 
 /// Whether the shard is in use.
@@ -60,6 +60,8 @@ pub struct Owner {
     pub closed: Position,
     /// P of the store when this was written: a store that has not come so far was put back to an earlier state.
     pub stored: Position,
+    /// How often the log had been opened for writing when the last opening began to serve.
+    pub opening: u32,
     pub claim: Option<Claim>,
 }
 
@@ -112,6 +114,7 @@ impl Owner {
         out.put_u64(self.lineage_from.0);
         out.put_u64(self.closed.0);
         out.put_u64(self.stored.0);
+        out.put_u32(self.opening);
         out.put_bool(self.claim.is_some());
         let claim = self.claim.unwrap_or(Claim { node: Uuid::default(), nonce: 0 });
         out.put(&claim.node.0);
@@ -175,10 +178,11 @@ fn take_owner(take: &mut Take<'_>) -> Decoded<Owner> {
     let lineage = take.u32()?;
     let (lineage_from, closed) = (Position(take.u64()?), Position(take.u64()?));
     let stored = Position(take.u64()?);
+    let opening = take.u32()?;
     let claimed = take.bool()?;
     let claim = Claim { node: Uuid(take.array()?), nonce: take.u64()? };
     let claim = claimed.then_some(claim);
-    Ok(Owner { store, state, epoch, incarnation, node, lineage, lineage_from, closed, stored, claim })
+    Ok(Owner { store, state, epoch, incarnation, node, lineage, lineage_from, closed, stored, opening, claim })
 }
 
 fn cipher(master: &Key, store: &Uuid, salt: &[u8; 16]) -> tarn_base::crypto::Cipher {
@@ -212,6 +216,7 @@ mod tests {
             lineage_from: Position::new(1, 9),
             closed: Position::new(2, 5),
             stored: Position::new(2, 4),
+            opening: 6,
             claim: Some(Claim { node: Uuid([9; 16]), nonce: 4 }),
         }
     }

@@ -118,6 +118,52 @@ async fn a_damaged_object_of_the_metadata_is_told_before_anything_is_changed() {
 }
 
 #[tokio::test]
+async fn an_owner_record_that_was_put_back_is_refused() {
+    for closed in [true, false] {
+        let rig = Rig::new();
+        let (engine, node) = begun(&rig).await;
+        let earlier = below(&rig, "owner");
+        engine.close().await.unwrap();
+        let engine = open(&rig).await.unwrap();
+        write(&engine, node, 1, b"b").await;
+        engine.checkpoint().await.unwrap();
+        if closed {
+            engine.close().await.unwrap();
+        } else {
+            rig.crash();
+        }
+        let present = below(&rig, "owner");
+        put_back(&rig, "owner", &earlier).await;
+        let error = refused(&rig).await;
+        assert!(matches!(error, OpenError::OwnerOlder { .. }), "{error}");
+        put_back(&rig, "owner", &present).await;
+        let engine = open(&rig).await.unwrap();
+        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+        rig.crash();
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_an_earlier_opening_is_refused_though_it_does_not_end_before_the_store() {
+    let rig = Rig::new();
+    let (engine, node) = begun(&rig).await;
+    engine.close().await.unwrap();
+    let earlier = bytes(&*rig.device);
+    let engine = open(&rig).await.unwrap();
+    write(&engine, node, 1, b"b").await;
+    rig.crash();
+    drop(engine);
+    let present = bytes(&*rig.device);
+    rig.device.write(0, &earlier).unwrap();
+    let error = refused(&rig).await;
+    assert!(matches!(error, OpenError::LogReplaced { .. }), "{error}");
+    rig.device.write(0, &present).unwrap();
+    let engine = open(&rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+    rig.crash();
+}
+
+#[tokio::test]
 async fn damage_within_the_log_is_told_before_anything_is_changed() {
     let rig = Rig::new();
     let (engine, node, _) = grown(&rig).await;

@@ -135,7 +135,7 @@ pub fn stop(settings: &Settings, found: &Found, error: &OpenError) -> Stop {
             Stop::NewerFormat { path: settings.store.show().into(), found: version.to_string() }
         }
         OpenError::Elsewhere { .. } | OpenError::Taken => Stop::OwnedElsewhere { reason },
-        OpenError::ForeignLog | OpenError::StaleLog | OpenError::LogOlder { .. } => {
+        OpenError::ForeignLog | OpenError::StaleLog | OpenError::LogOlder { .. } | OpenError::LogReplaced { .. } => {
             Stop::LogForeign { path: parts::log_path(settings), reason }
         }
         OpenError::LogDamaged(_) => Stop::LogDamaged { path: parts::log_path(settings), reason },
