@@ -335,15 +335,7 @@ impl Story {
                 }
                 Some(Err(error)) => {
                     self.event("machine", format_args!("does not open: {error}"));
-                    let excused = matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
-                        || (plan.spoilt_reads > 0
-                            && matches!(
-                                error,
-                                OpenError::Damaged(_)
-                                    | OpenError::OwnerDamaged(_)
-                                    | OpenError::WrongKey
-                                    | OpenError::Newer(_)
-                            ));
+                    let excused = is_away(&error) || (plan.spoilt_reads > 0 && is_spoilt(&error));
                     // SlateDB takes its own manifest, whose reply was lost, for another writer's.
                     let excused =
                         excused || (plan.store_faults + plan.store_spells > 0 && matches!(error, OpenError::Taken));
@@ -679,4 +671,15 @@ fn ending_name(ending: Ending) -> &'static str {
 fn lost(model: &tarn_vfs::model::Model, twins: &[(Node, Node)]) -> Vec<Node> {
     let gone = |node: Node| matches!(model.getattr(&Caller::root(), node).now_or_never(), Some(Err(_)) | None);
     twins.iter().filter(|(model, _)| gone(*model)).map(|(_, engine)| *engine).collect()
+}
+
+/// What an opening says while the store does not answer.
+fn is_away(error: &OpenError) -> bool {
+    matches!(error, OpenError::Store(_) | OpenError::Meta(_) | OpenError::Volume(_))
+}
+
+/// What it may say of an object that was spoilt on the way.
+fn is_spoilt(error: &OpenError) -> bool {
+    use OpenError::{Damaged, Newer, OwnerDamaged, WrongKey};
+    matches!(error, Damaged(_) | OwnerDamaged(_) | WrongKey | Newer(_))
 }
