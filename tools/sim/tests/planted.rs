@@ -23,7 +23,7 @@ fn planted(bug: Bug) -> Bends {
 
 #[test]
 fn a_log_whose_flushes_do_nothing_is_noticed() {
-    let bends = Bends { device: Arc::new(|inner| Arc::new(LyingDevice(inner))), ..Bends::default() };
+    let bends = Bends { device: Arc::new(|inner| Arc::new(LyingDevice::new(inner))), ..Bends::default() };
     let reds = (0..SEEDS).filter_map(|seed| tell(seed, false, bends.clone()).failure);
     let reds: BTreeSet<&str> = reds.map(|failure| failure.property).collect();
     // What was promised is missing; or a lock or an outcome that was, or so much that the store is ahead of its log.
