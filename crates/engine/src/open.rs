@@ -23,7 +23,7 @@ use tarn_base::ids::{Position, Uuid};
 use tarn_base::mutant;
 use tarn_base::world::World;
 use tarn_meta::slate::{SlateOpener, SlateOptions};
-use tarn_meta::{Batch, MetaOpener, MetaStore, MetaView};
+use tarn_meta::{Batch, MetaError, MetaOpener, MetaStore, MetaView};
 use tarn_store::sealed::SealedStore;
 use tarn_store::{Store, probe};
 use tarn_wal::{CreateOptions, Log, LogDevice, LogError, Recovery, Wake};
@@ -199,7 +199,7 @@ async fn open(
     let stored = looked.as_ref().map_or(Position::ZERO, |found| found.state.position);
     let held = register.replace(&plan.held, next_owner(&plan, stored)?).await?;
     config.crash_point("the owner record names us").await;
-    let meta = opener.open().await?;
+    let meta = open_meta(&*opener, &register, &held).await?;
     let Found { state, notify, mut rebuilt } = still(parts, &meta.view(), &mut plan, &options, looked).await?;
     let position = state.position;
     for doubt in plan.log.doubts() {
@@ -258,6 +258,22 @@ async fn look(
         tracing::debug!(%error, "closing a look at the metadata store");
     }
     found(parts, base?, plan, options)
+}
+
+/// Opens the metadata store of a shard that is `held`.
+///
+/// What a start left that ended amid its own fence, or that lost its newest manifests, is taken for another writer's at first.
+async fn open_meta(opener: &dyn MetaOpener, register: &Register, held: &Held) -> Result<Arc<dyn MetaStore>, OpenError> {
+    match opener.open().await {
+        Err(MetaError::Fenced(why)) => match register.read().await? {
+            Some(found) if found.owner == held.owner => {
+                tracing::warn!(%why, "the store is ours all the same: its metadata is opened again");
+                Ok(opener.open().await?)
+            }
+            _ => Err(OpenError::Taken),
+        },
+        opened => Ok(opened?),
+    }
 }
 
 /// What was `looked` at, unless somebody has written since.

@@ -30,6 +30,13 @@ async fn refused(rig: &Rig) -> OpenError {
     error
 }
 
+/// The store opens, and the file is what it was.
+async fn opens(rig: &Rig, node: Node, content: &[u8]) {
+    let engine = open(rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, content);
+    rig.crash();
+}
+
 fn bytes(device: &dyn LogDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.size() as usize];
     device.read(0, &mut bytes).unwrap();
@@ -50,9 +57,7 @@ async fn a_closed_store_that_was_put_back_is_refused_without_its_log_and_with_it
         let error = refused(&rig).await;
         assert!(matches!(error, OpenError::StoreOlder { .. }), "{error}");
         put_back(&rig, "meta/", &present).await;
-        let engine = open(&rig).await.unwrap();
-        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
-        rig.crash();
+        opens(&rig, node, b"ab").await;
     }
 }
 
@@ -70,9 +75,7 @@ async fn an_earlier_state_is_gone_on_from_only_if_told_to_and_then_as_after_any_
     assert_eq!(read(&engine, node, 0, 10).await, b"a");
     write(&engine, node, 1, b"c").await;
     rig.crash();
-    let engine = open(&rig).await.unwrap();
-    assert_eq!(read(&engine, node, 0, 10).await, b"ac");
-    rig.crash();
+    opens(&rig, node, b"ac").await;
 }
 
 #[tokio::test]
@@ -90,9 +93,25 @@ async fn a_store_that_was_put_back_after_a_crash_is_refused_and_whole_again_with
     for object in present.iter().filter(|object| !earlier.contains(object)) {
         put_back(&rig, &object.0, &vec![object.clone()]).await;
     }
-    let engine = open(&rig).await.unwrap();
-    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
+    opens(&rig, node, b"abc").await;
+}
+
+/// A start that ended between its fence and its first manifest leaves what such a start finds, too.
+#[tokio::test]
+async fn manifests_that_say_nothing_new_are_not_missed() {
+    let rig = Rig::new();
+    let (engine, node) = begun(&rig).await;
+    write(&engine, node, 1, b"b").await;
     rig.crash();
+    drop(engine);
+    let before = below(&rig, "meta/manifest/").len();
+    opens(&rig, node, b"ab").await;
+    let manifests = below(&rig, "meta/manifest/");
+    for (name, _) in &manifests[before..] {
+        rig.memory.delete(name).await.unwrap();
+    }
+    assert!(manifests.len() > before + 1, "{}", manifests.len());
+    opens(&rig, node, b"ab").await;
 }
 
 #[tokio::test]
@@ -111,9 +130,7 @@ async fn a_damaged_object_of_the_metadata_is_told_before_anything_is_changed() {
             assert!(matches!(&error, OpenError::Damaged(what) if what.contains(name)), "{name} of {cut}: {error}");
         }
         rig.memory.put(name, whole.clone(), PutMode::Overwrite).await.unwrap();
-        let engine = open(&rig).await.unwrap();
-        assert_eq!(read(&engine, node, 0, 10).await, b"abc");
-        rig.crash();
+        opens(&rig, node, b"abc").await;
     }
 }
 
@@ -137,9 +154,7 @@ async fn an_owner_record_that_was_put_back_is_refused() {
         let error = refused(&rig).await;
         assert!(matches!(error, OpenError::OwnerOlder { .. }), "{error}");
         put_back(&rig, "owner", &present).await;
-        let engine = open(&rig).await.unwrap();
-        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
-        rig.crash();
+        opens(&rig, node, b"ab").await;
     }
 }
 
@@ -158,9 +173,7 @@ async fn the_log_of_an_earlier_opening_is_refused_though_it_does_not_end_before_
     let error = refused(&rig).await;
     assert!(matches!(error, OpenError::LogReplaced { .. }), "{error}");
     rig.device.write(0, &present).unwrap();
-    let engine = open(&rig).await.unwrap();
-    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
-    rig.crash();
+    opens(&rig, node, b"ab").await;
 }
 
 #[tokio::test]
@@ -180,9 +193,7 @@ async fn damage_within_the_log_is_told_before_anything_is_changed() {
     let error = refused(&rig).await;
     assert!(matches!(error, OpenError::LogDamaged(_)), "{error}");
     rig.device.write(at as u64, &[whole[at]]).unwrap();
-    let engine = open(&rig).await.unwrap();
-    assert_eq!(read(&engine, node, 0, 10).await, b"abcde");
-    rig.crash();
+    opens(&rig, node, b"abcde").await;
 }
 
 #[tokio::test]
@@ -200,7 +211,5 @@ async fn a_log_that_was_put_back_to_an_earlier_state_is_refused() {
     let error = refused(&rig).await;
     assert!(matches!(error, OpenError::LogOlder { .. }), "{error}");
     rig.device.write(0, &present).unwrap();
-    let engine = open(&rig).await.unwrap();
-    assert_eq!(read(&engine, node, 0, 10).await, b"abc");
-    rig.crash();
+    opens(&rig, node, b"abc").await;
 }

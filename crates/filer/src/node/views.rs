@@ -138,8 +138,7 @@ pub fn segments(totals: &SegmentTotals) -> SegmentStatus {
         condemned: totals.condemned,
         condemned_bytes: totals.condemned_bytes,
         saved_bytes: totals.saved_bytes,
-        collected_bytes: 0,
-        scrubbed_bytes: 0,
+        ..SegmentStatus::default()
     }
 }
 
