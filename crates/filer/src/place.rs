@@ -160,14 +160,31 @@ fn write_small(data: &Path, name: &str, text: &str) -> Outcome<()> {
     write().map_err(|error| path_stop(&path, "--data", &error))
 }
 
-/// What the data directory says of the store that was served from it.
-fn store_words(settings: &Settings) -> String {
-    format!("tarn store, format 1\n{}\n", settings.store.show())
+/// What the data directory says of the store that was served from it, after its first line: the address, and where that is.
+///
+/// A directory store goes by where it is, too, or a renamed data directory or another way to the same place hides it.
+fn store_names(settings: &Settings) -> Vec<String> {
+    let mut names = vec![settings.store.show()];
+    if let StoreUrl::Local(dir) = &settings.store.url {
+        let (store, data) = (resolved(dir), resolved(&settings.data));
+        names.push(match store.strip_prefix(&data) {
+            Ok(inside) => format!("in the data directory: {}", inside.display()),
+            Err(_) => format!("at {}", store.display()),
+        });
+    }
+    names
+}
+
+/// `path` without symbolic links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let there = nearest(path);
+    let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+    there.canonicalize().map_or_else(|_| path.to_path_buf(), |there| there.join(rest))
 }
 
 /// Notes in the data directory which store is served from it.
 pub fn note_store(settings: &Settings) -> Outcome<()> {
-    let words = store_words(settings);
+    let words = format!("tarn store, format 1\n{}\n", store_names(settings).join("\n"));
     match fs::read_to_string(settings.data.join(STORE_NOTE)) {
         Ok(noted) if noted == words => Ok(()),
         _ => write_small(&settings.data, STORE_NOTE, &words),
@@ -178,8 +195,11 @@ pub fn note_store(settings: &Settings) -> Outcome<()> {
 pub fn noted_store(settings: &Settings) -> Outcome<Option<PathBuf>> {
     let path = settings.data.join(STORE_NOTE);
     match fs::read_to_string(&path) {
-        Ok(noted) if noted == store_words(settings) && settings.store.url != StoreUrl::Memory => Ok(Some(path)),
-        Ok(_) => Ok(None),
+        Ok(_) if settings.store.url == StoreUrl::Memory => Ok(None),
+        Ok(noted) => {
+            let names = store_names(settings);
+            Ok(noted.lines().skip(1).any(|line| names.iter().any(|name| name == line)).then_some(path))
+        }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(path_stop(&path, "--data", &error)),
     }

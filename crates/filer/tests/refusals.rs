@@ -8,6 +8,7 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use common::server::Server;
 use common::{Place, output, stderr};
@@ -293,6 +294,15 @@ fn a_store_that_was_served_from_here_is_not_there() {
     fs::create_dir(&store).unwrap();
     refused(&place, &args, 55, &text);
     fs::remove_dir(&store).unwrap();
+    // By another name it is the same, and so it is in a data directory that was renamed.
+    std::os::unix::fs::symlink(place.path("tarn-data"), place.path("link")).unwrap();
+    let linked = place.shown("link/objects");
+    let url = format!("file://{linked}");
+    refused(&place, &[&args[..], &["--store", &url]].concat(), 55, &text.replace(&store, &linked));
+    fs::rename(place.path("tarn-data"), place.path("renamed")).unwrap();
+    let renamed = text.replace("tarn-data", "renamed");
+    refused(&place, &[&args[..], &["--data", "renamed"]].concat(), 55, &renamed);
+    fs::rename(place.path("renamed"), place.path("tarn-data")).unwrap();
     fs::rename(place.path("away"), &store).unwrap();
     fs::rename(place.path("tarn-data/objects/owner"), place.path("owner")).unwrap();
     let count =
@@ -303,6 +313,28 @@ fn a_store_that_was_served_from_here_is_not_there() {
     );
     refused(&place, &args, 55, &text);
     fs::rename(place.path("owner"), place.path("tarn-data/objects/owner")).unwrap();
+    Server::start(&place, &[]).stop();
+}
+
+/// The log that is made for the refused start is in nobody's way afterwards.
+#[test]
+fn metadata_that_was_put_back_is_refused_until_the_newest_is_back() {
+    let place = Place::new();
+    Server::start(&place, &[]).stop();
+    let meta = place.path("tarn-data/objects/meta");
+    let copy = |from: &std::path::Path, to: &std::path::Path| {
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    };
+    copy(&meta, &place.path("earlier"));
+    Server::start(&place, &[]).stop();
+    fs::rename(&meta, place.path("present")).unwrap();
+    copy(&place.path("earlier"), &meta);
+    fs::remove_file(place.path("tarn-data/log/tarn.log")).unwrap();
+    let output = place.run(&["serve", "--config", "small.toml"]);
+    assert_eq!(output.status.code(), Some(54), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nothing was changed here"), "{}", stderr(&output));
+    fs::remove_dir_all(&meta).unwrap();
+    fs::rename(place.path("present"), &meta).unwrap();
     Server::start(&place, &[]).stop();
 }
 
