@@ -8,7 +8,7 @@
 //!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
 //! - What a connection may hold is bounded: calls in progress, bytes not taken by the peer, time without
-//!   progress. Beyond that nothing is read, and the peer feels it.
+//!   progress. Beyond that nothing is read, and the peer feels it. So is what all together hold for slow peers.
 //! - A call runs to its end though the connection goes away; only its reply is lost.
 
 use std::future::Future;
@@ -23,6 +23,7 @@ use tarn_base::world::BoxFuture;
 use tarn_vfs::Answer;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::allowance::{Hold, PATIENCE};
 use super::clients::Connected;
 use super::inbox::{Inbox, READ_SIZE};
 use super::outbox::Outbox;
@@ -51,6 +52,8 @@ pub enum ConnectionError {
     NotRpc,
     #[error("the peer stopped amid a message or took no replies")]
     Stalled,
+    #[error("the peer stopped amid a message or took no replies, and others needed the memory")]
+    GivenUp,
 }
 
 /// Serves `stream` until the peer closes it, breaks the protocol or is silent for too long, or
@@ -76,6 +79,10 @@ where
         inbox: Inbox::new(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
+        unfinished: Hold::new(&shared.unfinished),
+        untaken: Hold::new(&shared.untaken),
+        patience: None,
+        answered: false,
         door: None,
         asked: false,
         stood_back: false,
@@ -148,6 +155,13 @@ struct Connection<'a, S> {
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
+    /// Memory for a message that is not whole, and for replies that the peer does not take.
+    unfinished: Hold<'a>,
+    untaken: Hold<'a>,
+    /// Until when it waits for that memory before it asks again.
+    patience: Option<BoxFuture<()>>,
+    /// The peer has sent what can be answered.
+    answered: bool,
     /// A large message waits for room.
     door: Option<Answer<()>>,
     /// Room was asked for, for the message that comes.
@@ -172,12 +186,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
+        if self.unfinished.is_given_up() || self.untaken.is_given_up() {
+            return Poll::Ready(Err(ConnectionError::GivenUp));
+        }
         let mut turn = Turn::default();
         loop {
             let before = turn;
             if self.stood_back || self.blocked {
                 self.stood_back = false;
-                self.blocked = self.outbox.poll_write(&mut self.stream, cx, &mut turn.bytes, TURN_BYTES)?.is_pending();
+                self.write_replies(cx, &mut turn)?;
             }
             while !turn.is_over() {
                 let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) else { break };
@@ -190,6 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 self.active = self.shared.now();
             }
             self.stood_back = self.outbox.size() > 0 && !self.blocked;
+            self.count_replies(cx);
             if turn.is_over() {
                 return give_way(cx);
             }
@@ -207,6 +225,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         Poll::Pending
     }
 
+    /// Writes what the peer takes, and counts what it does not.
+    fn write_replies(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
+        let before = turn.bytes;
+        self.blocked = self.outbox.poll_write(&mut self.stream, cx, &mut turn.bytes, TURN_BYTES)?.is_pending();
+        if turn.bytes > before {
+            self.untaken.moved(self.shared.now());
+        }
+        self.count_replies(cx);
+        Ok(())
+    }
+
+    /// Counts replies that stay here while others run, unless they are few and soon gone.
+    fn count_replies(&mut self, cx: &mut Context<'_>) {
+        let size = self.outbox.size();
+        let untaken = if self.blocked || size >= LARGE_SIZE { size } else { 0 };
+        if untaken != self.untaken.size() {
+            self.untaken.count(untaken, self.shared.now(), cx.waker());
+        }
+    }
+
     fn in_progress(&self) -> usize {
         self.later.len() + self.outbox.held()
     }
@@ -214,7 +252,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Whether more calls may be begun.
     fn has_room(&self) -> bool {
         let settings = &self.shared.settings;
-        self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
+        let size_max = self.untaken.within_reach().clamp(1, settings.reply_size_max);
+        self.in_progress() < settings.calls_max && self.outbox.size() < size_max
     }
 
     /// Whether the message that comes next may be taken, and what of it is still to come be read.
@@ -236,6 +275,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         !waits
     }
 
+    /// Whether memory for the message that has begun to come was granted.
+    fn is_granted(&mut self, cx: &mut Context<'_>, now: Duration) -> bool {
+        let size = self.inbox.holds();
+        if self.unfinished.poll_reach(size, self.answered, now, cx.waker()).is_ready() {
+            self.patience = None;
+            return true;
+        }
+        self.inbox.rest();
+        let clock = &self.shared.world.clock;
+        let patience = self.patience.get_or_insert_with(|| clock.sleep(PATIENCE));
+        if patience.as_mut().poll(cx).is_ready() {
+            self.patience = None;
+            cx.waker().wake_by_ref();
+        }
+        false
+    }
+
     /// Reads and runs calls until nothing more has arrived, enough is in progress, or the turn is over.
     fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
         let mut now = self.shared.now();
@@ -248,6 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 Framed::Message(message) => {
                     turn.calls += 1;
                     self.asked = false;
+                    self.unfinished.count(0, now, cx.waker());
                     now = self.run(message, now)?;
                     continue;
                 }
@@ -257,11 +314,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 // What has been taken is answered before more is read.
                 return Ok(());
             }
-            match self.inbox.poll_read(&mut self.stream, cx, missing) {
+            if !self.is_granted(cx, now) {
+                return Ok(());
+            }
+            match self.inbox.poll_read(&mut self.stream, cx, missing, self.unfinished.is_short()) {
                 Poll::Ready(Ok(0)) => self.reading = false,
                 Poll::Ready(Ok(count)) => {
                     turn.bytes += count;
                     self.active = now;
+                    self.unfinished.moved(now);
                 }
                 Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => return Ok(()),
@@ -277,7 +338,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             .outbox
             .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
         match dispatched {
-            Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
+            Dispatched::Replied { called, status, .. } => {
+                self.answered |= status == 0;
+                self.connected.called(called.program, now);
+            }
             Dispatched::Later { called, reply } => {
                 self.connected.called(called.program, now);
                 self.later.push(LaterCall { called, started, reply });

@@ -11,13 +11,14 @@ use tarn_base::world::World;
 use tarn_vfs::FileSystem;
 use tokio::sync::watch;
 
+use super::allowance::Allowance;
 use super::clients::{ClientInfo, Clients};
 use super::counters::Counters;
 use crate::service::{self, Called, Dispatched, Programs, Transport};
 use crate::wire::rpc::{self, AcceptStatus};
 use crate::wire::xdr::Writer;
 
-/// Limits of a connection.
+/// Limits of a connection, and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Calls of one connection that may be worked on or wait for the log. Linux sends at most 128 at a time by
@@ -25,6 +26,12 @@ pub struct Settings {
     pub calls_max: usize,
     /// Bytes of replies that may wait for the peer to take them.
     pub reply_size_max: usize,
+    /// Bytes of replies that may wait for all peers to take them; beyond that, a connection answers what is next only when
+    /// its peer has taken everything.
+    pub untaken_size_max: usize,
+    /// Bytes of messages that have begun to come and are not whole, over all connections; beyond that, connections wait
+    /// with reading, and peers that have stopped are cut off.
+    pub unfinished_size_max: usize,
     /// A connection that is silent for so long is closed. Longer than Linux's own limit of five minutes.
     pub idle_max: Duration,
     /// A peer that stops amid a message, or takes no replies, for so long is cut off.
@@ -38,6 +45,8 @@ impl Default for Settings {
         Settings {
             calls_max: 512,
             reply_size_max: 8 << 20,
+            untaken_size_max: 128 << 20,
+            unfinished_size_max: 16 << 20,
             idle_max: Duration::from_secs(3600),
             stall_max: Duration::from_secs(60),
             slow: Some(Duration::from_secs(1)),
@@ -52,6 +61,8 @@ pub struct Shared {
     pub(super) world: World,
     pub(super) settings: Settings,
     pub(super) clients: Clients,
+    pub(super) untaken: Allowance,
+    pub(super) unfinished: Allowance,
     counters: Counters,
     /// The highest position known durable; saves asking.
     durable: AtomicU64,
@@ -65,6 +76,8 @@ impl Shared {
             fs,
             programs,
             world,
+            untaken: Allowance::new(settings.untaken_size_max),
+            unfinished: Allowance::new(settings.unfinished_size_max),
             settings,
             clients: Clients::default(),
             counters,
