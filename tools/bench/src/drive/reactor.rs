@@ -36,6 +36,10 @@ pub trait Source {
     fn ready(&self, reactor: &Reactor) -> bool;
     /// Sends what has gathered since the last time.
     fn flush(&self, reactor: &Reactor);
+    /// Sleeps until there is news, at most so long; false if it knows no sleep of its own. Only asked of who is alone.
+    fn sleep(&self, _most: Duration) -> Outcome<bool> {
+        Ok(false)
+    }
 }
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -185,18 +189,8 @@ impl Reactor {
             self.flush();
             let more = !self.0.ready.borrow().is_empty() || !self.0.again.borrow().is_empty();
             let wait = if more { Duration::ZERO } else { self.sleep_length(Instant::now()) };
-            let wait = self.set_timer(wait)?;
-            match epoll::wait(&self.0.epoll, spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(format!("epoll: {error}")),
-            }
             let mut ready = std::mem::take(&mut *self.0.again.borrow_mut());
-            for event in events.drain(..).filter(|event| event.data.u64() != TIMER) {
-                let index = event.data.u64() as usize;
-                if !ready.contains(&index) {
-                    ready.push(index);
-                }
-            }
+            self.listen(wait, &mut events, &mut ready)?;
             for index in ready {
                 let source = self.0.sources.borrow()[index].clone();
                 if source.ready(self) {
@@ -208,6 +202,32 @@ impl Reactor {
         let failure = self.0.failure.borrow_mut().take();
         self.clear();
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Sleeps at most so long, and adds to `ready` who has news.
+    fn listen(&self, most: Duration, events: &mut Vec<epoll::Event>, ready: &mut Vec<usize>) -> Outcome<()> {
+        let alone = match &self.0.sources.borrow()[..] {
+            [source] => Some(source.clone()),
+            _ => None,
+        };
+        if let Some(source) = alone
+            && source.sleep(most)?
+        {
+            *ready = vec![0];
+            return Ok(());
+        }
+        let wait = self.set_timer(most)?;
+        match epoll::wait(&self.0.epoll, spare_capacity(events), Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("epoll: {error}")),
+        }
+        for event in events.drain(..).filter(|event| event.data.u64() != TIMER) {
+            let index = event.data.u64() as usize;
+            if !ready.contains(&index) {
+                ready.push(index);
+            }
+        }
+        Ok(())
     }
 
     fn poll_ready(&self) {

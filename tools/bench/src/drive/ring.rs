@@ -2,55 +2,99 @@
 //!
 //! - An operation goes to the kernel at once, as fio's do unless told otherwise: what is gathered first is not in flight
 //!   meanwhile, and a disk that is fast enough idles.
+//! - A completion is taken, and told the time, when what waits for it goes on next, as fio's: those behind it are still in
+//!   flight for the program.
 //! - A buffer belongs to the ring from submission to completion, whatever becomes of the future that waits.
 //! - Buffers, offsets and lengths are multiples of 512 bytes; buffers begin on a page.
 
 use crate::Outcome;
 use crate::drive::reactor::{Reactor, Source};
-use io_uring::{IoUring, opcode, types::Fd};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
 use std::io::{Error, Result};
 use std::ops::{Deref, Range};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Operations in flight at most.
 const ENTRIES: u32 = 1024;
 const PAGE: usize = 4096;
-/// Buffers that are kept, and the largest of them.
-const SPARE_MAX: usize = 128;
-const SPARE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of the buffers of one size that are kept.
+const SPARE_BYTES_MAX: usize = 32 << 20;
+
+/// A huge page, which is one piece of the machine's memory.
+const HUGE: usize = 2 << 20;
+
+/// Memory that buffers are cut from: what is one piece for the disk too takes one of its descriptors instead of one a page.
+struct Slab {
+    begin: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Slab {
+    fn new(size: usize) -> Slab {
+        let layout = Layout::from_size_align(size.next_multiple_of(HUGE), HUGE).expect("less than the address space");
+        // SAFETY: the layout's size is not zero.
+        let begin = unsafe { alloc(layout) };
+        let Some(begin) = NonNull::new(begin) else { handle_alloc_error(layout) };
+        // SAFETY: these bytes were just taken; the advice changes how they are backed, not what they are. Where the kernel
+        // has no huge pages to give it is as before.
+        unsafe {
+            let _ = madvise(begin.as_ptr().cast(), layout.size(), Advice::LinuxHugepage);
+            begin.as_ptr().write_bytes(0, layout.size());
+        }
+        Slab { begin, layout }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: taken with this layout; the last buffer cut from it is gone.
+        unsafe { dealloc(self.begin.as_ptr(), self.layout) }
+    }
+}
 
 /// Bytes that begin on a page.
 pub struct Buffer {
-    bytes: Vec<u8>,
+    slab: Option<Rc<Slab>>,
     from: usize,
     size: usize,
 }
 
 impl Buffer {
-    pub fn new(size: usize) -> Buffer {
-        let bytes = vec![0; size + PAGE];
-        let from = bytes.as_ptr().align_offset(PAGE);
-        Buffer { bytes, from, size }
+    /// As many of `step` bytes, a power of two of at least a page, as a huge page holds; at least one.
+    fn cut(step: usize) -> impl Iterator<Item = Buffer> {
+        let slab = Rc::new(Slab::new(step));
+        let count = slab.layout.size() / step;
+        (0..count).map(move |index| Buffer { slab: Some(slab.clone()), from: index * step, size: step })
     }
 
     /// In place of one that has been taken away.
     fn none() -> Buffer {
-        Buffer { bytes: Vec::new(), from: 0, size: 0 }
+        Buffer { slab: None, from: 0, size: 0 }
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.from..self.from + self.size]
+        let Some(slab) = &self.slab else { return &[] };
+        // SAFETY: within the slab, all of whose bytes were written, and of this buffer alone.
+        unsafe { std::slice::from_raw_parts(slab.begin.as_ptr().add(self.from), self.size) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.from..self.from + self.size]
+        let Some(slab) = &self.slab else { return &mut [] };
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(slab.begin.as_ptr().add(self.from), self.size) }
     }
 }
 
@@ -69,8 +113,8 @@ struct Shared {
     ring: RefCell<IoUring>,
     slots: RefCell<Vec<Option<Slot>>>,
     free: RefCell<Vec<usize>>,
-    /// Buffers of operations that ended: memory that is fresh each time costs more than the copy into it.
-    spare: RefCell<Vec<Buffer>>,
+    /// Buffers of operations that ended, by what was cut for them: memory that is fresh each time costs more than the copy into it.
+    spare: RefCell<BTreeMap<usize, Vec<Buffer>>>,
 }
 
 /// A handle; clones are the same ring.
@@ -86,7 +130,10 @@ enum Way {
 
 impl Ring {
     pub fn new(reactor: &Reactor) -> Outcome<Ring> {
-        let ring = IoUring::new(ENTRIES).map_err(|error| format!("io_uring: {error}"))?;
+        // As fio sets its own up; kernels before 6.0 know no such ring.
+        let mut builder = IoUring::builder();
+        let ring = builder.setup_coop_taskrun().setup_single_issuer().build(ENTRIES);
+        let ring = ring.or_else(|_| IoUring::new(ENTRIES)).map_err(|error| format!("io_uring: {error}"))?;
         let descriptor = rustix::io::dup(borrowed(&ring)).map_err(|error| format!("io_uring: {error}"))?;
         let shared = Rc::new(Shared {
             reactor: reactor.clone(),
@@ -123,13 +170,21 @@ impl Ring {
     }
 
     fn take(&self, size: usize) -> Buffer {
-        let spare = self.0.spare.borrow_mut().pop();
-        spare.filter(|buffer| buffer.size == size).unwrap_or_else(|| Buffer::new(size))
+        let step = size.next_power_of_two().max(PAGE);
+        let mut all = self.0.spare.borrow_mut();
+        let spare = all.entry(step).or_default();
+        if spare.is_empty() {
+            spare.extend(Buffer::cut(step));
+        }
+        let mut buffer = spare.pop().unwrap_or_else(Buffer::none);
+        buffer.size = size;
+        buffer
     }
 
     fn keep(&self, buffer: Buffer) {
-        let mut spare = self.0.spare.borrow_mut();
-        if spare.len() < SPARE_MAX && buffer.size <= SPARE_BYTES_MAX {
+        let mut all = self.0.spare.borrow_mut();
+        let spare = all.entry(buffer.size.next_power_of_two().max(PAGE)).or_default();
+        if buffer.slab.is_some() && spare.len() * buffer.size < SPARE_BYTES_MAX {
             spare.push(buffer);
         }
     }
@@ -231,25 +286,40 @@ impl Drop for Flight {
 
 impl Source for Shared {
     fn ready(&self, reactor: &Reactor) -> bool {
-        let at = Instant::now();
         let mut ring = self.ring.borrow_mut();
-        for completion in ring.completion() {
-            let index = completion.user_data() as usize;
-            let mut slots = self.slots.borrow_mut();
-            let Some(slot) = &mut slots[index] else { continue };
+        let mut completions = ring.completion();
+        let Some(completion) = completions.next() else { return false };
+        let index = completion.user_data() as usize;
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = &mut slots[index] {
             let result = completion.result();
             let result = if result < 0 { Err(Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
-            slot.result = Some((result, at));
+            slot.result = Some((result, Instant::now()));
             reactor.wake(slot.task);
             if slot.forgotten {
                 slots[index] = None;
                 self.free.borrow_mut().push(index);
             }
         }
-        false
+        !completions.is_empty()
     }
 
     fn flush(&self, _: &Reactor) {}
+
+    /// In the ring itself: one call of the system, not three.
+    fn sleep(&self, most: Duration) -> Outcome<bool> {
+        let mut ring = self.ring.borrow_mut();
+        if !ring.completion().is_empty() {
+            return Ok(true);
+        }
+        let most = Timespec::from(most);
+        match ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&most)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(format!("io_uring: {error}")),
+        }
+    }
 }
 
 #[cfg(test)]
