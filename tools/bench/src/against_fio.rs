@@ -3,11 +3,12 @@
 //! - fio's job is made from the workload's own file, so that both do the same: sizes, shares, depth, files, O_DIRECT,
 //!   io_uring, one thread. fio's latency is that from submission to completion as well (`lat`, not `clat`).
 //! - A pair is one run of each, the order changing from pair to pair; the figure is the median of the pairs' ratios.
-//! - Both write over files that were written before (`overwrite`) and that stay from pair to pair: otherwise fio's writes
-//!   also make the file, and this generator would run on a disk that is still busy with what was just prepared.
-//! - fio writes the same bytes again, slightly scrambled: to make new ones (`refill_buffers`) takes its thread longer
-//!   than a fast disk takes to write them, and then a latency would be that of fio.
-//! - fio reads nothing it could compare; this generator compares every byte. What that costs shows here.
+//! - Both work on the same files, written before (`overwrite`): where files lie makes a few per cent, and fio's writes
+//!   would also make theirs.
+//! - Both move bytes in huge pages: memory that is one piece takes one descriptor of the disk instead of one a page, and a
+//!   disk whose ring holds fewer operations than are outstanding is twice as fast with it.
+//! - Neither makes or compares bytes: fio writes what is there, slightly scrambled, and reads nothing it could compare.
+//!   `--verify` has this generator do both, on files of its own, and shows what that costs.
 
 use crate::Outcome;
 use crate::drive::connection::Trouble;
@@ -44,8 +45,13 @@ pub struct Arguments {
     /// The core of both
     #[arg(long)]
     pub pin: Option<usize>,
+    /// Make and compare every byte all the same, as each run of a workload does: shows what that costs
+    #[arg(long)]
+    pub verify: bool,
 }
 
+/// Huge pages that the deepest of the workloads fills, and a few.
+const HUGE_PAGES_MIN: u64 = 8;
 /// Per cent that the medians may be apart.
 const P50_OFF_MAX: f64 = 5.0;
 const P99_OFF_MAX: f64 = 20.0;
@@ -56,6 +62,8 @@ struct Seen {
     rate: f64,
     p50_ms: f64,
     p99_ms: f64,
+    /// Share of the time that the thread was on a core.
+    busy: f64,
 }
 
 /// What one run saw, by direction: "read", "write".
@@ -63,6 +71,7 @@ type Run = BTreeMap<&'static str, Seen>;
 
 /// Measures and prints; an error if a median is beyond its bound.
 pub fn run(arguments: &Arguments) -> Outcome<()> {
+    huge_pages_are_there(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())?;
     if let Some(core) = arguments.pin {
         cpu::pin(core)?;
     }
@@ -81,8 +90,6 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
 fn workload(arguments: &Arguments, directory: &Path, name: &str) -> Outcome<bool> {
     let (name, definition) = find(name)?;
     let mut pairs: Vec<(Run, Run)> = Vec::new();
-    let job = job(&definition, arguments, directory).map_err(|error| format!("{name}: {error}"))?;
-    fio(&job, true)?;
     let reactor = Reactor::new()?;
     let trouble = Rc::new(Trouble::default());
     let (url, patience) = (format!("file://{}", directory.display()), Duration::from_secs(10));
@@ -90,6 +97,14 @@ fn workload(arguments: &Arguments, directory: &Path, name: &str) -> Outcome<bool
     let mut generator = Generator::new(&reactor, &site.place, &trouble, &definition);
     generator.raw = true;
     generator.make(1.0, arguments.scale)?;
+    // What fio writes is not what this generator would look for.
+    let shared = if arguments.verify { Vec::new() } else { generator.paths() };
+    let job = job(&definition, arguments, directory, &shared).map_err(|error| format!("{name}: {error}"))?;
+    if arguments.verify {
+        fio(&job, true)?;
+    } else {
+        generator.blind();
+    }
     settle(directory);
     for pair in 0..arguments.pairs.max(1) {
         let first = if pair % 2 == 1 { Some(fio(&job, false)?) } else { None };
@@ -121,13 +136,15 @@ fn tell(name: &str, pairs: &[(Run, Run)]) -> bool {
         let within = (p50 - 1.0).abs() * 100.0 <= P50_OFF_MAX && (p99 - 1.0).abs() * 100.0 <= P99_OFF_MAX;
         println!(
             "{name:<13} {direction:<5} op/s {:>8.0} fio {:>8.0}   p50 {:>7.3} ms fio {:>7.3} ratio {p50:.3}   \
-             p99 {:>7.3} ms fio {:>7.3} ratio {p99:.3}   {}",
+             p99 {:>7.3} ms fio {:>7.3} ratio {p99:.3}   busy {:.0} % fio {:.0} %   {}",
             of(|pair| pair.0, |seen| seen.rate),
             of(|pair| pair.1, |seen| seen.rate),
             of(|pair| pair.0, |seen| seen.p50_ms),
             of(|pair| pair.1, |seen| seen.p50_ms),
             of(|pair| pair.0, |seen| seen.p99_ms),
             of(|pair| pair.1, |seen| seen.p99_ms),
+            of(|pair| pair.0, |seen| seen.busy) * 100.0,
+            of(|pair| pair.1, |seen| seen.busy) * 100.0,
             if within { "within" } else { "BEYOND" }
         );
         good &= within;
@@ -146,7 +163,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// fio's arguments for the same load.
-fn job(definition: &Definition, arguments: &Arguments, directory: &Path) -> Outcome<Vec<String>> {
+fn job(definition: &Definition, arguments: &Arguments, directory: &Path, shared: &[PathBuf]) -> Outcome<Vec<String>> {
     let ([component], [set], [_]) = (&definition.component[..], &definition.fileset[..], &definition.cell[..]) else {
         return Err("fio's shape is one component, one file set, one cell".to_owned());
     };
@@ -159,11 +176,15 @@ fn job(definition: &Definition, arguments: &Arguments, directory: &Path) -> Outc
     };
     let files = ((set.files as f64 * arguments.scale).round() as u64).max(1);
     let next = if random { "random" } else { "sequential" };
+    let shared: Vec<String> = shared.iter().map(|path| path.display().to_string()).collect();
+    let where_ = match shared.is_empty() {
+        true => format!("--directory={}", directory.display()),
+        false => format!("--filename={}", shared.join(":")),
+    };
     let text = format!(
-        "--name=pair --directory={} --ioengine=io_uring --direct=1 {way} --bs={block} --iodepth={} --nrfiles={files} \
-         --filesize={} --overwrite=1 --file_service_type={next} --time_based --runtime={} --ramp_time={} \
+        "--name=pair {where_} --ioengine=io_uring --direct=1 {way} --bs={block} --iodepth={} --nrfiles={files} \
+         --filesize={} --overwrite=1 --file_service_type={next} --norandommap --iomem=mmaphuge --time_based --runtime={} --ramp_time={} \
          --lat_percentiles=1 --clat_percentiles=0 --thread --numjobs=1 --fallocate=none --output-format=json",
-        directory.display(),
         component.outstanding * component.processes,
         set.sizes[0].0,
         arguments.seconds,
@@ -199,15 +220,29 @@ fn fio(job: &[String], only_files: bool) -> Outcome<Run> {
     }
     let json: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("fio's output: {error}"))?;
     let mut run = Run::new();
+    let spent = |name: &str| json["jobs"][0][name].as_f64().unwrap_or(0.0) / 100.0;
+    let busy = spent("usr_cpu") + spent("sys_cpu");
     for direction in ["read", "write"] {
         let of = &json["jobs"][0][direction];
         let rate = of["iops"].as_f64().unwrap_or(0.0);
         let percentile = |name: &str| of["lat_ns"]["percentile"][name].as_f64().map(|nanoseconds| nanoseconds / 1e6);
         if let (Some(p50_ms), Some(p99_ms)) = (percentile("50.000000"), percentile("99.000000")) {
-            run.insert(direction, Seen { rate, p50_ms, p99_ms });
+            run.insert(direction, Seen { rate, p50_ms, p99_ms, busy });
         }
     }
     if run.is_empty() { Err("fio told no percentiles".to_owned()) } else { Ok(run) }
+}
+
+/// fio takes huge pages only where some were set aside.
+fn huge_pages_are_there(memory: &str) -> Outcome<()> {
+    let free = memory.lines().find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse::<u64>().ok());
+    match free {
+        Some(free) if free >= HUGE_PAGES_MIN => Ok(()),
+        _ => Err(format!(
+            "fio needs {HUGE_PAGES_MIN} huge pages of 2 MiB: set them aside (sysctl vm.nr_hugepages={HUGE_PAGES_MIN}) and give \
+             them back afterwards"
+        )),
+    }
 }
 
 /// Waits until the disk has what was prepared.
@@ -229,11 +264,12 @@ fn own(arguments: &Arguments, generator: &Generator) -> Outcome<Run> {
         return Err(format!("a percentile is off by {off:.2} % from the sorted latencies"));
     }
     let mut run = Run::new();
+    let busy = tally.generator_cpu_s / tally.seconds;
     for ((_, kind), seen) in &tally.seen {
         let latency = Latency::of(&seen.latency);
         let rate = seen.latency.len() as f64 / tally.seconds;
         let direction = if kind.reads() { "read" } else { "write" };
-        run.insert(direction, Seen { rate, p50_ms: latency.p50, p99_ms: latency.p99 });
+        run.insert(direction, Seen { rate, p50_ms: latency.p50, p99_ms: latency.p99, busy });
     }
     Ok(run)
 }
@@ -242,9 +278,8 @@ fn own(arguments: &Arguments, generator: &Generator) -> Outcome<Run> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_job_is_the_workload() {
-        let arguments = Arguments {
+    fn arguments() -> Arguments {
+        Arguments {
             workload: Vec::new(),
             directory: PathBuf::from("/d"),
             pairs: 1,
@@ -252,8 +287,14 @@ mod tests {
             warm_up: 1.0,
             scale: 0.25,
             pin: None,
-        };
-        let words = |name: &str| job(&find(name).unwrap().1, &arguments, Path::new("/d")).map(|words| words.join(" "));
+            verify: false,
+        }
+    }
+
+    #[test]
+    fn the_job_is_the_workload() {
+        let words =
+            |name: &str| job(&find(name).unwrap().1, &arguments(), Path::new("/d"), &[]).map(|words| words.join(" "));
         let oltp = words("oltp").unwrap();
         for part in
             ["--rw=randrw --rwmixread=70 --bs=8192 --iodepth=128 --nrfiles=4 --filesize=268435456", "--direct=1"]
@@ -265,8 +306,24 @@ mod tests {
     }
 
     #[test]
+    fn fio_works_on_the_files_that_are_there() {
+        let definition = find("oltp").unwrap().1;
+        let paths = [PathBuf::from("/d/a"), PathBuf::from("/d/b")];
+        let words = job(&definition, &arguments(), Path::new("/d"), &paths).unwrap().join(" ");
+        assert!(words.contains("--filename=/d/a:/d/b --") && !words.contains("--directory"), "{words}");
+    }
+
+    #[test]
+    fn without_huge_pages_it_says_what_to_do() {
+        assert!(huge_pages_are_there("HugePages_Total:       8\nHugePages_Free:        8\n").is_ok());
+        for memory in ["HugePages_Free:        7\n", ""] {
+            assert!(huge_pages_are_there(memory).unwrap_err().contains("sysctl"));
+        }
+    }
+
+    #[test]
     fn a_median_beyond_its_bound_is_told() {
-        let seen = |p50_ms| Run::from([("read", Seen { rate: 1.0, p50_ms, p99_ms: 2.0 })]);
+        let seen = |p50_ms| Run::from([("read", Seen { rate: 1.0, p50_ms, p99_ms: 2.0, busy: 1.0 })]);
         assert!(tell("t", &[(seen(1.0), seen(1.0)), (seen(1.04), seen(1.0)), (seen(9.0), seen(1.0))]));
         assert!(!tell("t", &[(seen(1.0), seen(1.0)), (seen(1.06), seen(1.0)), (seen(9.0), seen(1.0))]));
     }

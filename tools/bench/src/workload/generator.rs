@@ -13,13 +13,14 @@ use crate::drive::reactor::Reactor;
 use crate::measure::{Meter, Sample};
 use crate::workload::definition::{Component, Definition, Kind};
 use crate::workload::files::{self, Files, Plan};
-use crate::workload::place::Place;
+use crate::workload::place::{Node, Place};
 use crate::workload::process::{Pace, Process, Scratch};
 use crate::workload::progress::Progress;
 use crate::workload::record::{Recorder, Seen, histogram, off_percent};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell as Slot;
+use std::cell::{Cell as Slot, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -155,6 +156,20 @@ impl<'a> Generator<'a> {
             sets: BTreeMap::new(),
             count: Slot::new(0),
         }
+    }
+
+    /// From now on it neither makes nor compares bytes.
+    pub fn blind(&mut self) {
+        self.pattern = Rc::new(Pattern::blind());
+    }
+
+    /// Where its files stand, if that is on this machine.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let path = |file: &RefCell<files::File>| match &file.borrow().node {
+            Some(Node::Path { path, .. }) => Some(path.to_path_buf()),
+            _ => None,
+        };
+        self.sets.values().flat_map(|(files, _)| files.files.iter().filter_map(path)).collect()
     }
 
     /// Makes its part of the file sets of `peak` units of load, `scale` times as large as the workload says.
