@@ -13,6 +13,8 @@ use std::ops::Range;
 const RECORD_BYTES_MAX: usize = 4 << 20;
 /// Bytes asked for at once, beyond what the present record still needs.
 const READ_AHEAD: usize = 256 << 10;
+/// Bytes that one read takes at most: whoever asks looks at the clock between two.
+const READ_MAX: usize = 128 << 10;
 /// A piece of output that is so long is followed by another: it goes when it is sent, not when everything is.
 const PIECE_BYTES: usize = 64 << 10;
 /// The mark of a record's last fragment.
@@ -56,8 +58,8 @@ impl Input {
 
     fn fill(&mut self, mut socket: &TcpStream) -> Result<bool> {
         self.make_room();
-        let space = &mut self.bytes[self.end..];
-        let room = space.len();
+        let room = (self.bytes.len() - self.end).min(READ_MAX);
+        let space = &mut self.bytes[self.end..self.end + room];
         match socket.read(space) {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
             Ok(read) => {

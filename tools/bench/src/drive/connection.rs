@@ -3,6 +3,8 @@
 //! - Any number of calls is in flight; replies are matched by number, in any order.
 //! - A connection that breaks is opened again and the calls in flight are sent again under their numbers, as the
 //!   kernel's client does, until the patience is over; that it broke is counted and told.
+//! - Large records are read, sent and kept in pieces, so that who is due waits for one of them and not for all: memory that is
+//!   fresh each time costs as much as the copy into it.
 //! - No reply is trusted: what is short or refused is an error with its reason.
 
 use crate::Outcome;
@@ -22,6 +24,13 @@ use tarn_nfsclient::xdr::{Reader, Writer};
 const NFS: u32 = 100_003;
 /// Pieces that go out in one write.
 const PIECES_MAX: usize = 32;
+/// Bytes that go out before others have their turn.
+const SEND_MAX: usize = 256 << 10;
+/// Bytes of a call's header and of the arguments that most calls have.
+const HEADER: usize = 256;
+/// Buffers that are kept, and the least of them that is worth it.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MIN: usize = 16 << 10;
 
 /// What went wrong on the way and was got over; shared by all connections of a run.
 #[derive(Debug, Default)]
@@ -36,16 +45,47 @@ pub struct Trouble {
     pub longest: Cell<Duration>,
 }
 
+/// Buffers of large records that are not needed any more.
+#[derive(Default)]
+struct Spare(RefCell<Vec<Vec<u8>>>);
+
+impl Spare {
+    /// An empty buffer, for about so many bytes.
+    fn take(&self, size: usize) -> Vec<u8> {
+        let spare = if size < SPARE_BYTES_MIN { None } else { self.0.borrow_mut().pop() };
+        spare.unwrap_or_else(|| Vec::with_capacity(size))
+    }
+
+    fn keep(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.0.borrow_mut();
+        if buffer.capacity() >= SPARE_BYTES_MIN && spare.len() < SPARE_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+}
+
 /// A reply's results and when they came.
 pub struct Answer {
     record: Vec<u8>,
     results: usize,
+    spare: Rc<Spare>,
     pub at: Instant,
 }
 
 impl Answer {
     pub fn reader(&self) -> Reader<'_> {
-        Reader::new(&self.record[self.results..])
+        Reader::new(self.results())
+    }
+
+    pub fn results(&self) -> &[u8] {
+        &self.record[self.results..]
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.spare.keep(std::mem::take(&mut self.record));
     }
 }
 
@@ -75,6 +115,7 @@ struct Shared {
     who: Vec<u8>,
     patience: Duration,
     trouble: Rc<Trouble>,
+    spare: Rc<Spare>,
     state: RefCell<State>,
 }
 
@@ -105,6 +146,7 @@ impl Connection {
             who,
             patience,
             trouble,
+            spare: Rc::default(),
             state: RefCell::new(state),
         });
         shared.source.set(reactor.add(shared.clone(), &socket)?);
@@ -117,22 +159,33 @@ impl Connection {
 
     /// Begins a call of NFSv3; `arguments` appends them.
     pub fn call(&self, procedure: u32, arguments: impl FnOnce(&mut Vec<u8>)) -> Call {
+        let mut record = self.record(procedure, 0);
+        arguments(&mut record);
+        self.send(record)
+    }
+
+    /// A call to which about `size` bytes of arguments are to be appended; [`Connection::send`] begins it.
+    pub fn record(&self, procedure: u32, size: usize) -> Vec<u8> {
+        let mut record = self.0.spare.take(HEADER + size);
+        for word in [0, 0, 0, 2, NFS, 3, procedure] {
+            record.extend_from_slice(&word.to_be_bytes());
+        }
+        record.extend_from_slice(&self.0.who);
+        record
+    }
+
+    pub fn send(&self, mut record: Vec<u8>) -> Call {
         let mut state = self.0.state.borrow_mut();
         let xid = state.next;
         state.next = state.next.wrapping_add(1);
-        let header = Writer::new().u32(0).u32(xid).u32(0).u32(2).u32(NFS).u32(3).u32(procedure);
-        let mut record = header.0;
-        record.extend_from_slice(&self.0.who);
-        arguments(&mut record);
         let mark = (record.len() - 4) as u32 | LAST;
         record[..4].copy_from_slice(&mark.to_be_bytes());
+        record[4..8].copy_from_slice(&xid.to_be_bytes());
         let record = Rc::new(record);
         state.out.push_back(record.clone());
         let task = self.0.reactor.current();
         state.waiting.insert(xid, Waiting { task, record, sent: Instant::now(), answer: None });
-        if !std::mem::replace(&mut state.touched, true) {
-            self.0.reactor.touch(self.0.source.get());
-        }
+        self.0.touch(&mut state);
         Call { shared: self.0.clone(), xid }
     }
 }
@@ -152,7 +205,9 @@ impl Future for Call {
         waiting.task = self.shared.reactor.current();
         match waiting.answer.take() {
             Some(answer) => {
-                state.waiting.remove(&self.xid);
+                if let Some(Ok(record)) = state.waiting.remove(&self.xid).map(|call| Rc::try_unwrap(call.record)) {
+                    self.shared.spare.keep(record);
+                }
                 Poll::Ready(answer)
             }
             None => Poll::Pending,
@@ -206,7 +261,9 @@ impl Shared {
             // A reply to a call that was sent twice comes twice.
             let Some(call) = waiting.get_mut(&xid) else { continue };
             if call.answer.is_none() {
-                call.answer = Some(Answer { record: record.to_vec(), results, at });
+                let mut kept = self.spare.take(record.len());
+                kept.extend_from_slice(record);
+                call.answer = Some(Answer { record: kept, results, spare: self.spare.clone(), at });
                 self.trouble.longest.set(self.trouble.longest.get().max(at - call.sent));
                 reactor.wake(call.task);
             }
@@ -214,18 +271,35 @@ impl Shared {
         Ok(more)
     }
 
+    /// Has what is to go sent when others have had their turn.
+    fn touch(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.touched, true) {
+            self.reactor.touch(self.source.get());
+        }
+    }
+
     fn send(&self) -> std::io::Result<()> {
         let mut state = self.state.borrow_mut();
         let State { stream, out, gone, .. } = &mut *state;
+        let mut left = SEND_MAX;
         while !out.is_empty() {
+            if left == 0 {
+                self.touch(&mut state);
+                return Ok(());
+            }
             let mut slices: [IoSlice; PIECES_MAX] = std::array::from_fn(|_| IoSlice::new(&[]));
-            let mut count = 0;
+            let (mut count, mut room) = (0, left);
             for (slice, piece) in slices.iter_mut().zip(out.iter()) {
-                *slice = IoSlice::new(&piece[if count == 0 { *gone } else { 0 }..]);
+                let rest = &piece[if count == 0 { *gone } else { 0 }..];
+                *slice = IoSlice::new(&rest[..rest.len().min(room)]);
+                room -= slice.len();
                 count += 1;
             }
             match (&stream.socket).write_vectored(&slices[..count]) {
-                Ok(written) => *gone += written,
+                Ok(written) => {
+                    *gone += written;
+                    left -= written;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }

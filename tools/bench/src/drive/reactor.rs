@@ -4,6 +4,7 @@
 //!   a whole millisecond, and near a moment that is due the thread looks instead of sleeping.
 //! - Whose moment has come begins before anything else goes on, and what it sends is sent: between any two replies that are
 //!   looked at and any two reads of a socket.
+//! - Work that takes long is done in pieces, and gives way between two of them to what is due.
 //! - A future is polled again when what it waits for happened; it may be polled for nothing and must bear that.
 //! - Nothing is shared between threads; the waker says nothing, the reactor knows the task that runs.
 
@@ -160,6 +161,13 @@ impl Reactor {
         self.stop();
     }
 
+    /// Between two pieces of long work: begins what is due meanwhile. The caller borrows nothing that others may want.
+    pub fn give_way(&self) {
+        let own = self.current();
+        self.begin_due();
+        self.0.running.set(own);
+    }
+
     /// Whether programs should end.
     pub fn stopping(&self) -> bool {
         self.0.stop.get()
@@ -187,7 +195,8 @@ impl Reactor {
             }
             self.poll_ready();
             self.flush();
-            let more = !self.0.ready.borrow().is_empty() || !self.0.again.borrow().is_empty();
+            let more = [!self.0.ready.borrow().is_empty(), !self.0.again.borrow().is_empty()];
+            let more = more[0] || more[1] || !self.0.dirty.borrow().is_empty();
             let wait = if more { Duration::ZERO } else { self.sleep_length(Instant::now()) };
             let mut ready = std::mem::take(&mut *self.0.again.borrow_mut());
             self.listen(wait, &mut events, &mut ready)?;
@@ -371,6 +380,28 @@ mod tests {
         // The median: other work may take the core away now and then.
         late.borrow_mut().sort_unstable();
         assert!(late.borrow()[100] < Duration::from_micros(300), "{:?}", late.borrow()[100]);
+    }
+
+    #[test]
+    fn what_is_due_begins_between_two_pieces_of_long_work() {
+        let reactor = Reactor::new().unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let (sleeper, worker) = (reactor.clone(), reactor.clone());
+        let (of_sleeper, of_worker) = (order.clone(), order.clone());
+        let due = Instant::now() + Duration::from_millis(2);
+        reactor.spawn(async move {
+            sleeper.sleep_until(due).await;
+            of_sleeper.borrow_mut().push("due");
+        });
+        reactor.spawn(async move {
+            let own = worker.current();
+            std::thread::sleep(Duration::from_millis(4));
+            worker.give_way();
+            assert_eq!(worker.current(), own, "what it waits for next wakes it and not the other");
+            of_worker.borrow_mut().push("done");
+        });
+        reactor.run().unwrap();
+        assert_eq!(*order.borrow(), ["due", "done"]);
     }
 
     #[test]

@@ -10,10 +10,11 @@ pub use local::Local;
 pub use nfs::Nfs;
 
 use crate::Outcome;
+use crate::drive::connection::Answer;
 use crate::drive::ring::Lent;
 use crate::workload::definition::Stability;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub struct Pending {
 pub enum Data {
     Own(Vec<u8>),
     Lent(Lent),
+    /// These bytes of a reply.
+    Part(Answer, Range<usize>),
 }
 
 impl Deref for Data {
@@ -47,6 +50,7 @@ impl Deref for Data {
         match self {
             Data::Own(bytes) => bytes,
             Data::Lent(bytes) => bytes,
+            Data::Part(answer, range) => &answer.results()[range.clone()],
         }
     }
 }

@@ -17,6 +17,8 @@ use tarn_nfsclient::{Client, Credentials, Handle, Status};
 
 /// NFS3ERR_JUKEBOX: come again.
 const JUKEBOX: u32 = 10_008;
+/// Bytes that are made at once: between two pieces begins what is due.
+const PIECE: usize = 64 << 10;
 /// Wire transfers of one operation in flight, as the seed's "biod" setting says.
 const IN_FLIGHT: usize = 2;
 /// Bytes of one reply of READDIR and READDIRPLUS.
@@ -70,22 +72,40 @@ impl Nfs {
         self.root.clone()
     }
 
-    fn begin(&self, procedure: u32, arguments: &[u8], data: &[u8]) -> Call {
+    /// The connection whose turn it is.
+    fn next(&self) -> &Connection {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
-        self.connections[turn % self.connections.len()].call(procedure, |out| {
-            out.extend_from_slice(arguments);
-            out.extend_from_slice(data);
-            out.resize(out.len().next_multiple_of(4), 0);
-        })
+        &self.connections[turn % self.connections.len()]
+    }
+
+    fn begin(&self, procedure: u32, arguments: &[u8]) -> Call {
+        self.next().call(procedure, |out| out.extend_from_slice(arguments))
+    }
+
+    /// A WRITE whose bytes are made where they go out from, piece by piece.
+    fn begin_write(&self, header: &[u8], (offset, size): (u64, u64), fill: &dyn Fn(u64, &mut [u8])) -> Call {
+        let connection = self.next();
+        let size = size as usize;
+        let mut record = connection.record(7, header.len() + size);
+        record.extend_from_slice(header);
+        for at in (0..size).step_by(PIECE) {
+            let from = record.len();
+            record.resize(from + PIECE.min(size - at), 0);
+            fill(offset + at as u64, &mut record[from..]);
+            self.reactor.give_way();
+        }
+        record.resize(record.len().next_multiple_of(4), 0);
+        connection.send(record)
     }
 
     /// A call until it is answered with something else than JUKEBOX; any status but OK is an error.
     async fn ask(&self, procedure: u32, arguments: Writer) -> Outcome<Answer> {
-        self.finish(self.begin(procedure, &arguments.0, &[]), procedure, &arguments.0, &[]).await
+        let begin = || self.begin(procedure, &arguments.0);
+        self.finish(begin(), procedure, begin).await
     }
 
-    async fn finish(&self, call: Call, procedure: u32, arguments: &[u8], data: &[u8]) -> Outcome<Answer> {
+    async fn finish(&self, call: Call, procedure: u32, again: impl Fn() -> Call) -> Outcome<Answer> {
         let mut answer = call.await;
         loop {
             match answer.reader().u32().map_err(text)? {
@@ -94,7 +114,7 @@ impl Nfs {
                     let trouble = self.connections[0].trouble();
                     trouble.jukebox.set(trouble.jukebox.get() + 1);
                     self.reactor.sleep_until(Instant::now() + Duration::from_millis(50)).await;
-                    answer = self.begin(procedure, arguments, data).await;
+                    answer = again().await;
                 }
                 status => return Err(format!("procedure {procedure}: {:?}", Status(status))),
             }
@@ -206,23 +226,29 @@ impl Nfs {
         let arguments = |at: u64, count: u64| Writer::new().bytes(&handle.0).u64(at).u32(count as u32).0;
         let mut parts: VecDeque<(u64, u64)> = pieces(offset, size, self.transfer.0).collect();
         let mut flying = VecDeque::new();
-        let mut data = Vec::with_capacity(size as usize);
+        let mut data = Vec::new();
         let mut last = Instant::now();
         while !parts.is_empty() || !flying.is_empty() {
             while flying.len() < IN_FLIGHT
                 && let Some((at, count)) = parts.pop_front()
             {
-                flying.push_back((at, count, self.begin(6, &arguments(at, count), &[])));
+                flying.push_back((at, count, self.begin(6, &arguments(at, count))));
             }
             let Some((at, count, call)) = flying.pop_front() else { break };
-            let answer = self.finish(call, 6, &arguments(at, count), &[]).await?;
+            let answer = self.finish(call, 6, || self.begin(6, &arguments(at, count))).await?;
             last = last.max(answer.at);
             let mut reader = results(&answer)?;
             reader.optional(Attributes::read).map_err(text)?;
             let (said, end) = (reader.u32().map_err(text)?, reader.bool().map_err(text)?);
+            let from = answer.results().len() - reader.rest().len() + 4;
             let bytes = reader.bytes().map_err(text)?;
             if bytes.len() != said as usize || bytes.len() as u64 > count || at != offset + data.len() as u64 {
                 return Err(format!("READ of {count} bytes answered {said} and brought {}", bytes.len()));
+            }
+            if bytes.len() as u64 == size {
+                // All in one reply: it stays where it is.
+                let range = from..from + bytes.len();
+                return Ok((Data::Part(answer, range), last));
             }
             data.extend_from_slice(bytes);
             if (bytes.len() as u64) < count {
@@ -248,8 +274,6 @@ impl Nfs {
     ) -> Outcome<Instant> {
         let handle = remote(node)?.0;
         let how = if stable == Stability::File { 2 } else { 0 };
-        let mut data = vec![0; size as usize];
-        fill(offset, &mut data);
         let mut parts = pieces(offset, size, self.transfer.1);
         let mut flying = VecDeque::new();
         let mut last = Instant::now();
@@ -257,22 +281,21 @@ impl Nfs {
             while flying.len() < IN_FLIGHT
                 && let Some((at, count)) = parts.next()
             {
-                let bytes = &data[(at - offset) as usize..(at - offset + count) as usize];
                 let header = Writer::new().bytes(&handle.0).u64(at).u32(count as u32).u32(how).u32(count as u32).0;
-                flying.push_back((at, bytes, self.begin(7, &header, bytes), header));
+                flying.push_back(((at, count), self.begin_write(&header, (at, count), fill), header));
             }
-            let Some((at, bytes, call, header)) = flying.pop_front() else { return Ok(last) };
-            let answer = self.finish(call, 7, &header, bytes).await?;
+            let Some((part, call, header)) = flying.pop_front() else { return Ok(last) };
+            let answer = self.finish(call, 7, || self.begin_write(&header, part, fill)).await?;
             last = last.max(answer.at);
             let mut reader = results(&answer)?;
             weak_cache_data(&mut reader).map_err(text)?;
             let (count, reached) = (reader.u32().map_err(text)?, reader.u32().map_err(text)?);
             let verifier = reader.u64().map_err(text)?;
-            if count as usize != bytes.len() || reached < how {
-                return Err(format!("WRITE of {} bytes answered {count}, stability {reached} for {how}", bytes.len()));
+            if u64::from(count) != part.1 || reached < how {
+                return Err(format!("WRITE of {} bytes answered {count}, stability {reached} for {how}", part.1));
             }
             if reached != 2 {
-                pending.push(Pending { offset: at, size: bytes.len() as u64, verifier });
+                pending.push(Pending { offset: part.0, size: part.1, verifier });
             }
         }
     }
