@@ -333,13 +333,26 @@ impl SlateStore {
         self.opened.bridge.cut();
     }
 
+    /// What the database knows of is gone: its compactor or collector has written a newer manifest since, which is whole, and
+    /// that one's number is given back; or it was taken away.
+    ///
     /// A store of which part is gone is not written to any more, not by its closing either: its manifest would name what
     /// a store that is put back does not have.
-    fn doubt<T>(&self, outcome: MetaResult<T>) -> MetaResult<T> {
-        if matches!(outcome, Err(MetaError::Gone(_))) {
+    async fn outrun(&self, what: String) -> MetaResult<u64> {
+        let admin = Admin::builder(self.path.as_str(), Arc::new(Bridge::new(self.store.clone()))).build();
+        let newest = match within(&self.world, self.patience, admin.read_manifest(None)).await {
+            Some(read) => read.map_err(|error| error::of_reading(&error))?,
+            None => return Err(MetaError::Unavailable(format!("no answer in {:?}", self.patience))),
+        };
+        let newest = newest.filter(|newest| newest.id() > self.opened.db.manifest().id());
+        let whole = match newest {
+            Some(newest) => presence::verify(&*self.store, &self.path, &newest).await.map(|()| newest.id()),
+            None => Err(MetaError::Gone(what)),
+        };
+        if matches!(whole, Err(MetaError::Gone(_))) {
             self.opened.bridge.seal();
         }
-        outcome
+        whole
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
@@ -396,13 +409,19 @@ impl MetaStore for SlateStore {
     }
 
     async fn glance(&self) -> MetaResult<()> {
-        self.doubt(presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await)
+        match presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await {
+            Err(MetaError::Gone(what)) => self.outrun(what).await.map(|_| ()),
+            seen => seen,
+        }
     }
 
     async fn verify(&self) -> MetaResult<()> {
         let manifest = self.opened.db.manifest();
-        self.doubt(presence::verify(&*self.store, &self.path, &manifest).await)?;
-        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        let whole = match presence::verify(&*self.store, &self.path, &manifest).await {
+            Err(MetaError::Gone(what)) => self.outrun(what).await?,
+            seen => seen.map(|()| manifest.id())?,
+        };
+        self.whole.fetch_max(whole, Ordering::SeqCst);
         Ok(())
     }
 

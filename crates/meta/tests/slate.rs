@@ -14,7 +14,7 @@ use tarn_meta::{Batch, MetaError, MetaOpener, MetaStore};
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_store::memory::MemoryStore;
 use tarn_store::operation::{Kind, Operation};
-use tarn_store::{Store, StoreError};
+use tarn_store::{PutMode, Store, StoreError};
 
 fn memory(world: &World) -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(world.clock.clone()))
@@ -255,4 +255,28 @@ async fn the_oldest_checkpoint_that_lives_is_told() {
     // SlateDB stamps it with the machine's clock, in whole seconds.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     assert!((now - 60_000..=now).contains(&made), "{made} at {now}");
+}
+
+/// SlateDB's own compactor and collector may have replaced the manifest that the database knows, and taken it away as garbage.
+#[tokio::test]
+async fn a_manifest_that_was_outrun_is_not_missed_and_one_that_is_gone_is() {
+    let world = support::world(9);
+    let store = memory(&world);
+    let meta = opener(store.clone(), &world).open().await.unwrap();
+    meta.commit(batch(10, b"first")).await.unwrap();
+    let known = names(&*store, "manifest/").await.pop().unwrap();
+    let (bytes, _) = store.get(&known).await.unwrap();
+    let number: u64 = known.rsplit('/').next().unwrap().trim_end_matches(".manifest").parse().unwrap();
+    let newer = format!("shard/meta/manifest/{:020}.manifest", number + 1);
+    store.put(&newer, bytes, PutMode::Create).await.unwrap();
+    store.delete(&known).await.unwrap();
+    meta.glance().await.unwrap();
+    meta.verify().await.unwrap();
+    meta.commit(batch(10, b"second")).await.unwrap();
+    assert_eq!(count_of(&*meta, b"second").await, 10);
+    for name in names(&*store, "manifest/").await {
+        store.delete(&name).await.unwrap();
+    }
+    assert!(matches!(meta.glance().await, Err(MetaError::Gone(_))));
+    assert!(matches!(meta.verify().await, Err(MetaError::Gone(_))));
 }
