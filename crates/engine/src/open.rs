@@ -50,6 +50,8 @@ pub fn slate(world: World, options: SlateOptions) -> MetaFactory {
     })
 }
 
+/// How often the metadata is opened again that only we can have fenced.
+const META_TRIES: usize = 5;
 /// How far numbers jump after an opening that may have lost answered entries (engine rule 18).
 const INODES_SKIPPED: u64 = 1 << 32;
 /// Volume numbers have 32 bits, and nobody makes as many between two takeovers. An administrator's change is durable
@@ -262,18 +264,21 @@ async fn look(
 
 /// Opens the metadata store of a shard that is `held`.
 ///
-/// What a start left that ended amid its own fence, or that lost its newest manifests, is taken for another writer's at first.
+/// What starts left that ended amid their own fence, or that lost its newest manifests, is taken for another writer's at
+/// first; each try goes past some of it.
 async fn open_meta(opener: &dyn MetaOpener, register: &Register, held: &Held) -> Result<Arc<dyn MetaStore>, OpenError> {
-    match opener.open().await {
-        Err(MetaError::Fenced(why)) => match register.read().await? {
-            Some(found) if found.owner == held.owner => {
-                tracing::warn!(%why, "the store is ours all the same: its metadata is opened again");
-                Ok(opener.open().await?)
-            }
-            _ => Err(OpenError::Taken),
-        },
-        opened => Ok(opened?),
+    for _ in 0..META_TRIES {
+        match opener.open().await {
+            Err(MetaError::Fenced(why)) => match register.read().await? {
+                Some(found) if found.owner == held.owner => {
+                    tracing::warn!(%why, "the store is ours all the same: its metadata is opened again");
+                }
+                _ => return Err(OpenError::Taken),
+            },
+            opened => return Ok(opened?),
+        }
     }
+    Ok(opener.open().await?)
 }
 
 /// What was `looked` at, unless somebody has written since.
