@@ -25,6 +25,7 @@ const FORMAT_WORDS: &str = "tarn data directory, format ";
 
 /// Name of the note that says which store is served from the directory.
 const STORE_NOTE: &str = "store";
+const NOTE_WORDS: &str = "tarn store, format 1";
 
 /// Name of the log's file in its directory.
 pub const LOG_FILE: &str = "tarn.log";
@@ -179,12 +180,15 @@ fn store_names(settings: &Settings) -> Vec<String> {
 fn resolved(path: &Path) -> PathBuf {
     let there = nearest(path);
     let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
-    there.canonicalize().map_or_else(|_| path.to_path_buf(), |there| there.join(rest))
+    // Made of its parts, or an empty rest would leave a slash at the end.
+    there
+        .canonicalize()
+        .map_or_else(|_| path.to_path_buf(), |there| there.components().chain(rest.components()).collect())
 }
 
 /// Notes in the data directory which store is served from it.
 pub fn note_store(settings: &Settings) -> Outcome<()> {
-    let words = format!("tarn store, format 1\n{}\n", store_names(settings).join("\n"));
+    let words = format!("{NOTE_WORDS}\n{}\n", store_names(settings).join("\n"));
     match fs::read_to_string(settings.data.join(STORE_NOTE)) {
         Ok(noted) if noted == words => Ok(()),
         _ => write_small(&settings.data, STORE_NOTE, &words),
@@ -194,9 +198,15 @@ pub fn note_store(settings: &Settings) -> Outcome<()> {
 /// The note that this very store was served from this directory before, if there is one; a store in memory never was.
 pub fn noted_store(settings: &Settings) -> Outcome<Option<PathBuf>> {
     let path = settings.data.join(STORE_NOTE);
-    match fs::read_to_string(&path) {
+    match fs::read(&path) {
         Ok(_) if settings.store.url == StoreUrl::Memory => Ok(None),
         Ok(noted) => {
+            let noted = String::from_utf8_lossy(&noted);
+            if noted.lines().next() != Some(NOTE_WORDS) || noted.lines().count() < 2 {
+                let reason =
+                    "it does not say which store was served from here; remove it if the store is to be a new one";
+                return Err(Stop::PathUnusable { path, reason: reason.to_owned() });
+            }
             let names = store_names(settings);
             Ok(noted.lines().skip(1).any(|line| names.iter().any(|name| name == line)).then_some(path))
         }

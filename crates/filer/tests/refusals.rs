@@ -303,6 +303,16 @@ fn a_store_that_was_served_from_here_is_not_there() {
     let renamed = text.replace("tarn-data", "renamed");
     refused(&place, &[&args[..], &["--data", "renamed"]].concat(), 55, &renamed);
     fs::rename(place.path("renamed"), place.path("tarn-data")).unwrap();
+    // A note that cannot be understood is no reason to begin.
+    let noted = fs::read(&note).unwrap();
+    for words in [&b""[..], b"tarn store, format 2\nfile:///elsewhere\n", b"\xff"] {
+        fs::write(&note, words).unwrap();
+        let text = format!(
+            "cannot use {note}: it does not say which store was served from here; remove it if the store is to be a new one"
+        );
+        refused(&place, &args, 35, &text);
+    }
+    fs::write(&note, noted).unwrap();
     fs::rename(place.path("away"), &store).unwrap();
     fs::rename(place.path("tarn-data/objects/owner"), place.path("owner")).unwrap();
     let count =
@@ -314,6 +324,28 @@ fn a_store_that_was_served_from_here_is_not_there() {
     refused(&place, &args, 55, &text);
     fs::rename(place.path("owner"), place.path("tarn-data/objects/owner")).unwrap();
     Server::start(&place, &[]).stop();
+}
+
+/// Outside the data directory a store goes by its place, whether or not its directory is there.
+#[test]
+fn a_store_elsewhere_that_is_gone_is_known_by_another_name() {
+    let place = Place::new();
+    fs::create_dir(place.path("real")).unwrap();
+    std::os::unix::fs::symlink(place.path("real"), place.path("link")).unwrap();
+    let [real, link] = ["real/s", "link/s"].map(|name| format!("file://{}", place.shown(name)));
+    for (served, named) in [(&real, &link), (&link, &real)] {
+        Server::start(&place, &["--store", served, "--key-file", "key"]).stop();
+        fs::remove_dir_all(place.path("real/s")).unwrap();
+        fs::remove_dir_all(place.path("tarn-data/log")).unwrap();
+        let note = place.shown("tarn-data/store");
+        let args = ["serve", "--config", "small.toml", "--store", named, "--key-file", "key"];
+        let text = format!(
+            "the store {named} is not there, or not all of it: it holds nothing, and {note} says that it was served from \
+             here; bring it back (is the disk mounted?), or begin a new one in another directory with --data"
+        );
+        refused(&place, &args, 55, &text);
+        fs::remove_file(&note).unwrap();
+    }
 }
 
 /// The log that is made for the refused start is in nobody's way afterwards.
