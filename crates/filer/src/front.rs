@@ -67,7 +67,11 @@ impl Front {
         let by_datagram: Programs = vec![mount, nlm.clone()];
         let by_connection: Programs =
             [vec![Arc::new(Nfs::new(gate)) as Arc<dyn Program>], by_datagram.clone()].concat();
-        let limits = limits(settings);
+        let limits = server::Settings {
+            slow: Some(settings.slow_operation),
+            stopped_size_max: (settings.cache_data / 16).clamp(8 << 20, 256 << 20) as usize,
+            ..server::Settings::default()
+        };
         let shared = Shared::new(files.clone(), by_connection.clone(), world.clone(), limits.clone());
         let world = world.clone();
         Ok(Front { files, world, shared, by_datagram, by_connection, mounts, nlm, outbound, limits, nfs })
@@ -152,16 +156,6 @@ impl Front {
         status.clients = self.shared.clients().len() as u64;
         status.connections = self.shared.connections() as u64;
         status.operations = self.shared.counters().snapshot().iter().map(operation).collect();
-    }
-}
-
-/// What connections may hold for slow peers goes by the memory for file data.
-fn limits(settings: &Settings) -> server::Settings {
-    server::Settings {
-        slow: Some(settings.slow_operation),
-        unfinished_size_max: (settings.cache_data / 16).clamp(8 << 20, 256 << 20) as usize,
-        untaken_size_max: (settings.cache_data / 4).clamp(32 << 20, 1 << 30) as usize,
-        ..server::Settings::default()
     }
 }
 

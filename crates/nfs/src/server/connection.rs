@@ -8,13 +8,15 @@
 //!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
 //! - What a connection may hold is bounded: calls in progress, bytes not taken by the peer, time without
-//!   progress. Beyond that nothing is read, and the peer feels it. So is what all together hold for slow peers.
+//!   progress. Beyond that nothing is read, and the peer feels it.
+//! - Peers that stop amid a message are waited for less patiently while all of them together hold much.
 //! - A call runs to its end though the connection goes away; only its reply is lost.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,7 +25,6 @@ use tarn_base::world::BoxFuture;
 use tarn_vfs::Answer;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::allowance::{Hold, PATIENCE};
 use super::clients::Connected;
 use super::inbox::{Inbox, READ_SIZE};
 use super::outbox::Outbox;
@@ -39,7 +40,7 @@ const TURN_CALLS: usize = 128;
 /// A message from this size on is a large change, and asks for room.
 const LARGE_SIZE: usize = 64 << 10;
 /// How often limits in time are looked at.
-const TICK: Duration = Duration::from_secs(15);
+const TICK: Duration = Duration::from_secs(5);
 
 /// Why a connection ended otherwise than by the peer closing it.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +53,6 @@ pub enum ConnectionError {
     NotRpc,
     #[error("the peer stopped amid a message or took no replies")]
     Stalled,
-    #[error("the peer stopped amid a message or took no replies, and others needed the memory")]
-    GivenUp,
 }
 
 /// Serves `stream` until the peer closes it, breaks the protocol or is silent for too long, or
@@ -79,10 +78,7 @@ where
         inbox: Inbox::new(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
-        unfinished: Hold::new(&shared.unfinished),
-        untaken: Hold::new(&shared.untaken),
-        patience: None,
-        answered: false,
+        stopped: Stopped { total: &shared.stopped, size: 0 },
         door: None,
         asked: false,
         stood_back: false,
@@ -109,6 +105,27 @@ struct Entry<'a> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         self.shared.clients.leave(self.id);
+    }
+}
+
+/// What a connection adds to the bytes of all messages that wait for their rest.
+struct Stopped<'a> {
+    total: &'a AtomicUsize,
+    size: usize,
+}
+
+impl Stopped<'_> {
+    fn set(&mut self, size: usize) {
+        if size != self.size {
+            self.total.fetch_add(size, Ordering::Relaxed);
+            self.total.fetch_sub(std::mem::replace(&mut self.size, size), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -155,13 +172,8 @@ struct Connection<'a, S> {
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
-    /// Memory for a message that is not whole, and for replies that the peer does not take.
-    unfinished: Hold<'a>,
-    untaken: Hold<'a>,
-    /// Until when it waits for that memory before it asks again.
-    patience: Option<BoxFuture<()>>,
-    /// The peer has sent what can be answered.
-    answered: bool,
+    /// Memory of a message that waits for its rest.
+    stopped: Stopped<'a>,
     /// A large message waits for room.
     door: Option<Answer<()>>,
     /// Room was asked for, for the message that comes.
@@ -186,15 +198,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
-        if self.unfinished.is_given_up() || self.untaken.is_given_up() {
-            return Poll::Ready(Err(ConnectionError::GivenUp));
-        }
         let mut turn = Turn::default();
         loop {
             let before = turn;
             if self.stood_back || self.blocked {
                 self.stood_back = false;
-                self.write_replies(cx, &mut turn)?;
+                self.blocked = self.outbox.poll_write(&mut self.stream, cx, &mut turn.bytes, TURN_BYTES)?.is_pending();
             }
             while !turn.is_over() {
                 let Poll::Ready(Some(finished)) = self.later.poll_next_unpin(cx) else { break };
@@ -207,7 +216,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 self.active = self.shared.now();
             }
             self.stood_back = self.outbox.size() > 0 && !self.blocked;
-            self.count_replies(cx);
             if turn.is_over() {
                 return give_way(cx);
             }
@@ -225,26 +233,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         Poll::Pending
     }
 
-    /// Writes what the peer takes, and counts what it does not.
-    fn write_replies(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
-        let before = turn.bytes;
-        self.blocked = self.outbox.poll_write(&mut self.stream, cx, &mut turn.bytes, TURN_BYTES)?.is_pending();
-        if turn.bytes > before {
-            self.untaken.moved(self.shared.now());
-        }
-        self.count_replies(cx);
-        Ok(())
-    }
-
-    /// Counts replies that stay here while others run, unless they are few and soon gone.
-    fn count_replies(&mut self, cx: &mut Context<'_>) {
-        let size = self.outbox.size();
-        let untaken = if self.blocked || size >= LARGE_SIZE { size } else { 0 };
-        if untaken != self.untaken.size() {
-            self.untaken.count(untaken, self.shared.now(), cx.waker());
-        }
-    }
-
     fn in_progress(&self) -> usize {
         self.later.len() + self.outbox.held()
     }
@@ -252,8 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Whether more calls may be begun.
     fn has_room(&self) -> bool {
         let settings = &self.shared.settings;
-        let size_max = self.untaken.within_reach().clamp(1, settings.reply_size_max);
-        self.in_progress() < settings.calls_max && self.outbox.size() < size_max
+        self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
     }
 
     /// Whether the message that comes next may be taken, and what of it is still to come be read.
@@ -275,27 +262,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         !waits
     }
 
-    /// Whether memory for the message that has begun to come was granted.
-    fn is_granted(&mut self, cx: &mut Context<'_>, now: Duration) -> bool {
-        let size = self.inbox.holds();
-        if self.unfinished.poll_reach(size, self.answered, now, cx.waker()).is_ready() {
-            self.patience = None;
-            return true;
-        }
-        self.inbox.rest();
-        let clock = &self.shared.world.clock;
-        let patience = self.patience.get_or_insert_with(|| clock.sleep(PATIENCE));
-        if patience.as_mut().poll(cx).is_ready() {
-            self.patience = None;
-            cx.waker().wake_by_ref();
-        }
-        false
-    }
-
     /// Reads and runs calls until nothing more has arrived, enough is in progress, or the turn is over.
     fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
         let mut now = self.shared.now();
         let begun = turn.calls;
+        // Only who waits for its peer, and for nothing of ours, is stopped by it.
+        self.stopped.set(0);
         while self.reading && self.has_room() && !turn.is_over() {
             if !self.is_let_in(cx) {
                 return Ok(());
@@ -304,7 +276,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 Framed::Message(message) => {
                     turn.calls += 1;
                     self.asked = false;
-                    self.unfinished.count(0, now, cx.waker());
                     now = self.run(message, now)?;
                     continue;
                 }
@@ -314,18 +285,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 // What has been taken is answered before more is read.
                 return Ok(());
             }
-            if !self.is_granted(cx, now) {
-                return Ok(());
-            }
-            match self.inbox.poll_read(&mut self.stream, cx, missing, self.unfinished.is_short()) {
+            match self.inbox.poll_read(&mut self.stream, cx, missing) {
                 Poll::Ready(Ok(0)) => self.reading = false,
                 Poll::Ready(Ok(count)) => {
                     turn.bytes += count;
                     self.active = now;
-                    self.unfinished.moved(now);
                 }
                 Poll::Ready(Err(error)) => return Err(error.into()),
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    self.stopped.set(self.inbox.holds());
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -338,10 +308,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             .outbox
             .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
         match dispatched {
-            Dispatched::Replied { called, status, .. } => {
-                self.answered |= status == 0;
-                self.connected.called(called.program, now);
-            }
+            Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
             Dispatched::Later { called, reply } => {
                 self.connected.called(called.program, now);
                 self.later.push(LaterCall { called, started, reply });
@@ -365,7 +332,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         if self.in_progress() > 0 {
             return Ok(false);
         }
-        if amid && silent > settings.stall_max {
+        let crowded = self.stopped.size > 0 && self.shared.stopped.load(Ordering::Relaxed) > settings.stopped_size_max;
+        if amid && silent > if crowded { settings.stopped_max } else { settings.stall_max } {
             return Err(ConnectionError::Stalled);
         }
         if !amid {

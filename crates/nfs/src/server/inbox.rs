@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::session::record::{Framed, Framer, RecordError};
@@ -18,7 +18,7 @@ use crate::session::record::{Framed, Framer, RecordError};
 pub(super) const READ_SIZE: usize = 64 << 10;
 /// So much of a message must have arrived before memory for all of it is taken.
 const TRUST_SIZE: usize = READ_SIZE / 2;
-/// Less than this is put into memory of its own size before more of it is waited for, and everybody may hold so much.
+/// Less than this is put into memory of its own size before more of it is waited for.
 const SMALL_SIZE: usize = 4 << 10;
 
 thread_local! {
@@ -55,16 +55,9 @@ impl Inbox {
         self.buffer.is_empty()
     }
 
-    /// Bytes that waiting for the rest of the message holds or will hold; 0 if they are few.
+    /// Bytes of memory that part of a message holds; 0 if none is here.
     pub(super) fn holds(&self) -> usize {
-        let size = self.buffer.len();
-        if size < SMALL_SIZE && !self.framer.is_amid() {
-            0
-        } else if size < TRUST_SIZE && !self.framer.is_amid() {
-            2 * READ_SIZE
-        } else {
-            self.announced() + READ_SIZE
-        }
+        if self.is_amid() { self.buffer.capacity() + self.framer.taken() } else { 0 }
     }
 
     /// Whether part of a message is here.
@@ -72,19 +65,15 @@ impl Inbox {
         !self.buffer.is_empty() || self.framer.is_amid()
     }
 
-    /// Reads what has arrived of a message of which `missing` bytes are missing; how much, 0 if the peer has closed. Where
-    /// memory `is_short`, only so much that it can be told what this is.
+    /// Reads what has arrived of a message of which `missing` bytes are missing; how much, 0 if the peer has closed.
     pub(super) fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
         missing: usize,
-        is_short: bool,
     ) -> Poll<std::io::Result<usize>> {
         self.make_room(missing);
-        let few = is_short && self.holds() == 0;
-        let mut room = (&mut self.buffer).limit(if few { SMALL_SIZE } else { usize::MAX });
-        let read = pin!(stream.read_buf(&mut room)).poll(cx);
+        let read = pin!(stream.read_buf(&mut self.buffer)).poll(cx);
         if read.is_pending() {
             self.rest();
         }
@@ -103,8 +92,8 @@ impl Inbox {
     }
 
     /// Lets go of memory that waits for what may never come.
-    pub(super) fn rest(&mut self) {
-        if self.rests || self.buffer.len() > SMALL_SIZE {
+    fn rest(&mut self) {
+        if self.buffer.len() > SMALL_SIZE {
             return;
         }
         let few = BytesMut::from(&self.buffer[..]);
@@ -135,7 +124,7 @@ mod tests {
                 match inbox.next().expect("a record") {
                     Framed::Message(message) => found.push(message),
                     Framed::Missing(missing) => {
-                        if inbox.poll_read(stream, cx, missing, false).is_pending() {
+                        if inbox.poll_read(stream, cx, missing).is_pending() {
                             return Poll::Ready(());
                         }
                     }

@@ -3,10 +3,8 @@
 //! - [`connection`]: one TCP connection, from its first byte to its last.
 //! - [`inbox`]: what has been received and not yet taken, in as little memory as that needs.
 //! - [`outbox`]: replies that may leave, and replies that wait for the log.
-//! - [`allowance`]: memory that peers who keep us waiting may make all connections hold.
 //! - [`counters`], [`clients`]: what operators see of it.
 
-mod allowance;
 pub mod clients;
 pub mod connection;
 pub mod counters;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,6 @@ use tarn_base::world::World;
 use tarn_vfs::FileSystem;
 use tokio::sync::watch;
 
-use super::allowance::Allowance;
 use super::clients::{ClientInfo, Clients};
 use super::counters::Counters;
 use crate::service::{self, Called, Dispatched, Programs, Transport};
@@ -26,16 +25,15 @@ pub struct Settings {
     pub calls_max: usize,
     /// Bytes of replies that may wait for the peer to take them.
     pub reply_size_max: usize,
-    /// Bytes of replies that may wait for all peers to take them; beyond that, a connection answers what is next only when
-    /// its peer has taken everything.
-    pub untaken_size_max: usize,
-    /// Bytes of messages that have begun to come and are not whole, over all connections; beyond that, connections wait
-    /// with reading, and peers that have stopped are cut off.
-    pub unfinished_size_max: usize,
     /// A connection that is silent for so long is closed. Longer than Linux's own limit of five minutes.
     pub idle_max: Duration,
     /// A peer that stops amid a message, or takes no replies, for so long is cut off.
     pub stall_max: Duration,
+    /// One that stops amid a message is cut off after so long while all such peers together hold more than
+    /// `stopped_size_max`.
+    pub stopped_max: Duration,
+    /// Bytes that messages may hold of which the rest does not come, before less patience is had with each.
+    pub stopped_size_max: usize,
     /// Operations that take longer are logged; none is.
     pub slow: Option<Duration>,
 }
@@ -45,10 +43,10 @@ impl Default for Settings {
         Settings {
             calls_max: 512,
             reply_size_max: 8 << 20,
-            untaken_size_max: 128 << 20,
-            unfinished_size_max: 16 << 20,
             idle_max: Duration::from_secs(3600),
             stall_max: Duration::from_secs(60),
+            stopped_max: Duration::from_secs(5),
+            stopped_size_max: 16 << 20,
             slow: Some(Duration::from_secs(1)),
         }
     }
@@ -61,8 +59,8 @@ pub struct Shared {
     pub(super) world: World,
     pub(super) settings: Settings,
     pub(super) clients: Clients,
-    pub(super) untaken: Allowance,
-    pub(super) unfinished: Allowance,
+    /// Bytes of messages that connections hold and that wait for their rest.
+    pub(super) stopped: AtomicUsize,
     counters: Counters,
     /// The highest position known durable; saves asking.
     durable: AtomicU64,
@@ -76,10 +74,9 @@ impl Shared {
             fs,
             programs,
             world,
-            untaken: Allowance::new(settings.untaken_size_max),
-            unfinished: Allowance::new(settings.unfinished_size_max),
             settings,
             clients: Clients::default(),
+            stopped: AtomicUsize::new(0),
             counters,
             durable: AtomicU64::new(0),
             stopping: watch::Sender::new(false),

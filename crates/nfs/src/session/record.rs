@@ -77,6 +77,11 @@ impl Framer {
         self.fragments.len() + size as usize
     }
 
+    /// Bytes of the message that have been taken so far.
+    pub fn taken(&self) -> usize {
+        self.fragments.len()
+    }
+
     /// Whether part of a message has been taken.
     pub fn is_amid(&self) -> bool {
         !self.fragments.is_empty()
