@@ -333,26 +333,21 @@ impl SlateStore {
         self.opened.bridge.cut();
     }
 
-    /// What the database knows of is gone: its compactor or collector has written a newer manifest since, which is whole, and
-    /// that one's number is given back; or it was taken away.
+    /// What the database knows of is gone: its compactor or collector has written a newer manifest since, which is surely
+    /// there and whole, and that one's number is given back; or it was taken away.
     ///
     /// A store of which part is gone is not written to any more, not by its closing either: its manifest would name what
     /// a store that is put back does not have.
     async fn outrun(&self, what: String) -> MetaResult<u64> {
         let admin = Admin::builder(self.path.as_str(), Arc::new(Bridge::new(self.store.clone()))).build();
-        let newest = match within(&self.world, self.patience, admin.read_manifest(None)).await {
-            Some(read) => read.map_err(|error| error::of_reading(&error))?,
-            None => return Err(MetaError::Unavailable(format!("no answer in {:?}", self.patience))),
-        };
-        let newest = newest.filter(|newest| newest.id() > self.opened.db.manifest().id());
-        let whole = match newest {
-            Some(newest) => presence::verify(&*self.store, &self.path, &newest).await.map(|()| newest.id()),
-            None => Err(MetaError::Gone(what)),
-        };
-        if matches!(whole, Err(MetaError::Gone(_))) {
-            self.opened.bridge.seal();
+        if let Some(Ok(Some(newest))) = within(&self.world, self.patience, admin.read_manifest(None)).await
+            && newest.id() > self.opened.db.manifest().id()
+            && presence::verify(&*self.store, &self.path, &newest).await.is_ok()
+        {
+            return Ok(newest.id());
         }
-        whole
+        self.opened.bridge.seal();
+        Err(MetaError::Gone(what))
     }
 
     async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
