@@ -2,6 +2,8 @@
 //!
 //! - What is written will hardly be read soon, and the caches above know better which part of it; so it neither takes
 //!   pages that others need nor costs a copy into pages that must be found, cleared and written back.
+//! - It goes in small pieces, one after another: a disk does not let the log's writes overtake what it has been given, and
+//!   whoever waits for the log waits for that too.
 //! - Blocks that are whole go directly; the end, and everything where the file system cannot do so, goes as usual.
 //! - Nothing is durable before the caller's fsync, either way.
 
@@ -15,8 +17,9 @@ use rustix::io::Errno;
 const LARGE: usize = 1 << 20;
 /// What the block size of any disk divides.
 const ALIGN: usize = 4096;
-/// Bytes of one write through a buffer of ours.
-const BOUNCE: usize = 1 << 20;
+/// Bytes of one write. With whole objects or 1 MiB, 4 KiB FILE_SYNC writes beside a stream waited twice as long at the 99th
+/// percentile; with half of this no less.
+const PIECE: usize = 256 << 10;
 
 /// Appends all of `bytes` to an empty file.
 pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
@@ -42,7 +45,8 @@ fn set(file: &File, direct: OFlags) -> Result<(), Errno> {
 fn pass(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
     let mut at = 0;
     while at < bytes.len() {
-        match file.write(&bytes[at..]) {
+        let end = bytes.len().min(at + PIECE);
+        match file.write(&bytes[at..end]) {
             Ok(count) => at += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(at),
@@ -58,10 +62,10 @@ fn pass(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
 
 /// As [`pass`], for bytes that lie anywhere.
 fn bounce(file: &mut File, bytes: &[u8]) -> io::Result<usize> {
-    let mut memory = vec![0; BOUNCE + ALIGN];
+    let mut memory = vec![0; PIECE + ALIGN];
     let begin = memory.as_ptr().align_offset(ALIGN);
     let mut at = 0;
-    for part in bytes.chunks(BOUNCE) {
+    for part in bytes.chunks(PIECE) {
         let buffer = &mut memory[begin..begin + part.len()];
         buffer.copy_from_slice(part);
         let written = pass(file, buffer)?;
