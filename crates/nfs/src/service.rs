@@ -99,6 +99,11 @@ pub trait Program: Send + Sync {
 
     /// Runs a call of a version it serves. Appends results, without any header, to `reply`.
     fn call(&self, cx: &CallContext<'_>, call: &Call<'_>, reply: &mut Writer) -> Progress;
+
+    /// Bytes that the reply to a call may be as long as, where its client says it; 0: it is short.
+    fn reply_size(&self, _call: &Call<'_>) -> usize {
+        0
+    }
 }
 
 /// The programs of one port, in no particular order; numbers differ.
@@ -117,8 +122,8 @@ pub struct Called {
 pub enum Dispatched {
     /// A whole reply was appended. It leaves once `position` is durable. `status` is the program's status.
     Replied { called: Called, position: Position, status: u32 },
-    /// [`finish`] makes the reply of what this yields.
-    Later { called: Called, reply: LaterReply },
+    /// [`finish`] makes the reply of what this yields. Until then the call holds up to `size` bytes, with its reply.
+    Later { called: Called, reply: LaterReply, size: usize },
     /// Nothing is to be sent.
     Silent,
     /// The peer does not speak RPC; a connection had better be closed.
@@ -157,7 +162,7 @@ pub fn dispatch(
         Progress::Done { position, status } => Dispatched::Replied { called, position, status },
         Progress::Later(reply) => {
             out.rewind(mark);
-            Dispatched::Later { called, reply }
+            Dispatched::Later { called, reply, size: message.len() + program.reply_size(&call) }
         }
         other => {
             out.rewind(mark);

@@ -110,4 +110,8 @@ impl Program for Nfs {
             None => Progress::Refused(AcceptStatus::ProcedureUnavailable),
         }
     }
+
+    fn reply_size(&self, call: &Call<'_>) -> usize {
+        TABLE.get(call.procedure as usize).map_or(0, |row| (row.reply_size)(call.args))
+    }
 }

@@ -3,4 +3,4 @@
 use super::procedure::Row;
 use crate::service::Progress;
 
-pub const ROW: Row = Row { name: "NULL", serve: |_, _, _, _| Progress::now(0) };
+pub const ROW: Row = Row { name: "NULL", serve: |_, _, _, _| Progress::now(0), reply_size: |_| 0 };

@@ -23,11 +23,13 @@ use crate::wire::xdr::{Writer, XdrResult};
 pub struct Row {
     pub name: &'static str,
     pub serve: fn(&Gate, &CallContext<'_>, &Call<'_>, &mut Writer) -> Progress,
+    /// As [`Procedure::reply_size`], of encoded arguments.
+    pub reply_size: fn(&[u8]) -> usize,
 }
 
 /// The row of `P`.
 pub const fn row<P: Procedure>() -> Row {
-    Row { name: P::NAME, serve: serve::<P> }
+    Row { name: P::NAME, serve: serve::<P>, reply_size: |args| P::decode(args).map_or(0, |args| P::reply_size(&args)) }
 }
 
 /// A procedure of NFSv3, but for NULL.
@@ -44,6 +46,11 @@ pub trait Procedure: 'static {
     type Keep: Send + 'static;
 
     fn decode(bytes: &[u8]) -> XdrResult<Self::Args<'_>>;
+
+    /// Bytes that the reply may be as long as, where the client says it: of data, or entries.
+    fn reply_size(_: &Self::Args<'_>) -> usize {
+        0
+    }
 
     /// Admits the call and starts it.
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status>;

@@ -23,6 +23,10 @@ impl Procedure for Read {
         nfs3::range(bytes)
     }
 
+    fn reply_size(args: &Self::Args<'_>) -> usize {
+        args.count.min(IO_SIZE_MAX) as usize
+    }
+
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let mut opened = rq.open(args.handle, Intent::Read)?;
         opened.caller.owner_override = true;

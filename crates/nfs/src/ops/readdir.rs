@@ -10,6 +10,10 @@ use crate::wire::xdr::{Writer, XdrResult};
 
 pub struct ReadDir;
 
+fn limits(args: &ReadDirArgs<'_>) -> Limits {
+    Limits::new(args.count, u32::MAX, 0)
+}
+
 impl Procedure for ReadDir {
     const NAME: &'static str = "READDIR";
 
@@ -21,9 +25,13 @@ impl Procedure for ReadDir {
         nfs3::readdir(bytes)
     }
 
+    fn reply_size(args: &Self::Args<'_>) -> usize {
+        limits(args).size_max
+    }
+
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let opened = rq.open(args.dir, Intent::Read)?;
-        let limits = Limits::new(args.count, u32::MAX, 0);
+        let limits = limits(&args);
         let answer = rq.fs().list(&opened.caller, opened.node, limits.request(args.cookie, false));
         Ok(Started { outcome: Outcome::Answer(answer), view: opened.view, keep: limits })
     }

@@ -11,6 +11,10 @@ use crate::wire::xdr::{Writer, XdrResult};
 
 pub struct ReadDirPlus;
 
+fn limits(args: &ReadDirPlusArgs<'_>) -> Limits {
+    Limits::new(args.max_count, args.dir_count, entry_plus_overhead(HANDLE_SIZE))
+}
+
 impl Procedure for ReadDirPlus {
     const NAME: &'static str = "READDIRPLUS";
 
@@ -22,9 +26,13 @@ impl Procedure for ReadDirPlus {
         nfs3::readdirplus(bytes)
     }
 
+    fn reply_size(args: &Self::Args<'_>) -> usize {
+        limits(args).size_max
+    }
+
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let opened = rq.open(args.dir, Intent::Read)?;
-        let limits = Limits::new(args.max_count, args.dir_count, entry_plus_overhead(HANDLE_SIZE));
+        let limits = limits(&args);
         let answer = rq.fs().list(&opened.caller, opened.node, limits.request(args.cookie, true));
         Ok(Started { outcome: Outcome::Answer(answer), view: opened.view, keep: limits })
     }

@@ -7,8 +7,8 @@
 //! - A large change is taken from the network when the file system has room for it; until then it stays there, and only
 //!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
-//! - What a connection may hold is bounded: calls in progress, bytes not taken by the peer, time without
-//!   progress. Beyond that nothing is read, and the peer feels it.
+//! - What a connection may hold is bounded: calls in progress, bytes that those hold and will answer, bytes not taken by
+//!   the peer, time without progress. Beyond that nothing is read, and the peer feels it.
 //! - Peers that stop amid a message are waited for less patiently while all of them together hold much.
 //! - A call runs to its end though the connection goes away; only its reply is lost.
 
@@ -78,6 +78,7 @@ where
         inbox: Inbox::new(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
+        later_size: 0,
         stopped: Stopped { total: &shared.stopped, size: 0 },
         door: None,
         asked: false,
@@ -134,14 +135,16 @@ struct LaterCall {
     called: Called,
     started: Duration,
     reply: LaterReply,
+    /// As in [`Dispatched::Later`].
+    size: usize,
 }
 
 impl Future for LaterCall {
-    type Output = (Called, Duration, Writer, Progress);
+    type Output = (Called, Duration, usize, Writer, Progress);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (results, progress) = ready!(self.reply.as_mut().poll(cx));
-        Poll::Ready((self.called, self.started, results, progress))
+        Poll::Ready((self.called, self.started, self.size, results, progress))
     }
 }
 
@@ -172,6 +175,8 @@ struct Connection<'a, S> {
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
+    /// Bytes that these hold.
+    later_size: usize,
     /// Memory of a message that waits for its rest.
     stopped: Stopped<'a>,
     /// A large message waits for room.
@@ -240,7 +245,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Whether more calls may be begun.
     fn has_room(&self) -> bool {
         let settings = &self.shared.settings;
-        self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
+        self.in_progress() < settings.calls_max
+            && self.later_size < settings.later_size_max
+            && self.outbox.size() < settings.reply_size_max
     }
 
     /// Whether the message that comes next may be taken, and what of it is still to come be read.
@@ -309,9 +316,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
         match dispatched {
             Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
-            Dispatched::Later { called, reply } => {
+            Dispatched::Later { called, reply, size } => {
                 self.connected.called(called.program, now);
-                self.later.push(LaterCall { called, started, reply });
+                self.later_size += size;
+                self.later.push(LaterCall { called, started, reply, size });
             }
             Dispatched::Silent => self.connected.called(None, now),
             Dispatched::Nonsense => return Err(ConnectionError::NotRpc),
@@ -319,7 +327,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         Ok(now)
     }
 
-    fn finish_later(&mut self, (called, started, mut results, progress): (Called, Duration, Writer, Progress)) {
+    fn finish_later(&mut self, finished: <LaterCall as Future>::Output) {
+        let (called, started, size, mut results, progress) = finished;
+        self.later_size -= size;
         self.outbox
             .take(self.shared, started, |out| service::finish(called, progress, out, |out| results.append_to(out)));
     }

@@ -144,7 +144,7 @@ impl Client {
         let message = Bytes::from(message);
         match dispatch(&self.server.programs, self.peer, Transport::Tcp, &message, &mut out) {
             Dispatched::Replied { .. } => Some(out.to_vec()),
-            Dispatched::Later { called, reply } => {
+            Dispatched::Later { called, reply, .. } => {
                 let (mut results, progress) = reply.await;
                 finish(called, progress, &mut out, |out| results.append_to(out));
                 Some(out.to_vec())

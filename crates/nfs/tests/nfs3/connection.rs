@@ -211,6 +211,35 @@ async fn a_connection_takes_no_more_than_it_may_hold() {
 }
 
 #[tokio::test]
+async fn calls_that_will_answer_much_are_taken_a_few_at_a_time() {
+    let (fs, server) = gated();
+    let (mut stream, _, _task) = start(&server, Settings { later_size_max: 150_000, ..Settings::default() });
+    let mut client = server.client();
+    let file = client.create(&server.root(), "file").await;
+    client.xid = 0;
+    fs.far.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        let read = client.encode(NFS, 6, |w| {
+            w.opaque(&file);
+            w.u64(0);
+            w.u32(100_000);
+        });
+        stream.write_all(&record(&read)).await.unwrap();
+    }
+    stream.write_all(&getattr(&mut client)).await.unwrap();
+    for answered in [2, 2, 1] {
+        assert!(answered == 1 || is_quiet(&mut stream).await, "what has not been taken is not answered");
+        if answered == 1 {
+            assert_eq!(next(&mut stream).await, (6, 0), "there was room for it");
+        }
+        assert_eq!(fs.open(), answered);
+        for _ in 0..answered {
+            assert_eq!(next(&mut stream).await.1, 0);
+        }
+    }
+}
+
+#[tokio::test]
 async fn stopping_answers_what_was_begun() {
     let (fs, server) = gated();
     let (mut stream, shared, task) = start(&server, Settings::default());

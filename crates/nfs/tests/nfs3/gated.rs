@@ -22,6 +22,8 @@ pub struct Gated {
     later: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// Large changes wait until [`Gated::open`].
     pub crowded: AtomicBool,
+    /// Reads wait until [`Gated::open`].
+    pub far: AtomicBool,
 }
 
 impl Gated {
@@ -34,6 +36,7 @@ impl Gated {
             shown: AtomicU64::new(0),
             later: Mutex::default(),
             crowded: AtomicBool::new(false),
+            far: AtomicBool::new(false),
         })
     }
 
@@ -48,11 +51,18 @@ impl Gated {
         count
     }
 
-    /// What was to come later comes.
-    pub fn open(&self) {
-        for later in std::mem::take(&mut *self.later.lock()) {
-            later();
-        }
+    /// What was to come later comes; says how much that was.
+    pub fn open(&self) -> usize {
+        let later = std::mem::take(&mut *self.later.lock());
+        let count = later.len();
+        later.into_iter().for_each(|later| later());
+        count
+    }
+
+    fn wait<T: Send + 'static>(&self, reply: Reply<T>) -> Answer<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.later.lock().push(Box::new(move || drop(sender.send(reply))));
+        Answer::Later(receiver)
     }
 
     /// Gives an effect a position.
@@ -79,7 +89,6 @@ impl FileSystem for Gated {
         statfs(caller: &Caller, volume: VolumeId) -> Answer<FsStat>;
         getattr(caller: &Caller, node: Node) -> Answer<Attr>;
         access(caller: &Caller, node: Node, want: Access) -> Answer<(Access, Attr)>;
-        read(caller: &Caller, node: Node, offset: u64, count: u32) -> Answer<ReadReply>;
         lookup(caller: &Caller, dir: Node, name: &[u8]) -> Answer<(Attr, Attr)>;
         list(caller: &Caller, dir: Node, request: ListRequest) -> Answer<ListReply>;
         create(caller: &Caller, dir: Node, name: &[u8], mode: CreateMode, set: SetAttr) -> Answer<Effect>;
@@ -106,9 +115,16 @@ impl FileSystem for Gated {
         if !self.crowded.load(Ordering::Relaxed) {
             return Answer::ok(());
         }
-        let (sender, receiver) = oneshot::channel();
-        self.later.lock().push(Box::new(move || drop(sender.send(Ok(Done::now(()))))));
-        Answer::Later(receiver)
+        self.wait(Ok(Done::now(())))
+    }
+
+    fn read(&self, caller: &Caller, node: Node, offset: u64, count: u32) -> Answer<ReadReply> {
+        let answer = self.model.read(caller, node, offset, count);
+        if !self.far.load(Ordering::Relaxed) {
+            return answer;
+        }
+        let Ok(reply) = answer.now_or_later() else { panic!("the model answers") };
+        self.wait(reply)
     }
 
     fn durable(&self, position: Position) -> Answer<()> {
@@ -136,8 +152,6 @@ impl FileSystem for Gated {
 
     fn readlink(&self, caller: &Caller, node: Node) -> Answer<(Bytes, Attr)> {
         let Ok(reply) = self.model.readlink(caller, node).now_or_later() else { panic!("the model answers") };
-        let (sender, receiver) = oneshot::channel();
-        self.later.lock().push(Box::new(move || drop(sender.send(reply))));
-        Answer::Later(receiver)
+        self.wait(reply)
     }
 }
