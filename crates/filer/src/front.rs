@@ -67,9 +67,12 @@ impl Front {
         let by_datagram: Programs = vec![mount, nlm.clone()];
         let by_connection: Programs =
             [vec![Arc::new(Nfs::new(gate)) as Arc<dyn Program>], by_datagram.clone()].concat();
+        // What peers have not ended and calls have not answered, of all connections, before each is looked at.
+        let unfinished = (settings.cache_data / 16).clamp(8 << 20, 256 << 20) as usize;
         let limits = server::Settings {
             slow: Some(settings.slow_operation),
-            stopped_size_max: (settings.cache_data / 16).clamp(8 << 20, 256 << 20) as usize,
+            later_total_max: unfinished,
+            stopped_size_max: unfinished,
             ..server::Settings::default()
         };
         let shared = Shared::new(files.clone(), by_connection.clone(), world.clone(), limits.clone());

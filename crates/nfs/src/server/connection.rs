@@ -78,8 +78,8 @@ where
         inbox: Inbox::new(),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
-        later_size: 0,
-        stopped: Stopped { total: &shared.stopped, size: 0 },
+        later_size: Part::of(&shared.later),
+        stopped: Part::of(&shared.stopped),
         door: None,
         asked: false,
         stood_back: false,
@@ -109,13 +109,17 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// What a connection adds to the bytes of all messages that wait for their rest.
-struct Stopped<'a> {
+/// What a connection adds to a sum over all connections, bytes.
+struct Part<'a> {
     total: &'a AtomicUsize,
     size: usize,
 }
 
-impl Stopped<'_> {
+impl<'a> Part<'a> {
+    fn of(total: &'a AtomicUsize) -> Part<'a> {
+        Part { total, size: 0 }
+    }
+
     fn set(&mut self, size: usize) {
         if size != self.size {
             self.total.fetch_add(size, Ordering::Relaxed);
@@ -124,7 +128,7 @@ impl Stopped<'_> {
     }
 }
 
-impl Drop for Stopped<'_> {
+impl Drop for Part<'_> {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -175,10 +179,10 @@ struct Connection<'a, S> {
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
-    /// Bytes that these hold.
-    later_size: usize,
+    /// What these hold.
+    later_size: Part<'a>,
     /// Memory of a message that waits for its rest.
-    stopped: Stopped<'a>,
+    stopped: Part<'a>,
     /// A large message waits for room.
     door: Option<Answer<()>>,
     /// Room was asked for, for the message that comes.
@@ -246,7 +250,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     fn has_room(&self) -> bool {
         let settings = &self.shared.settings;
         self.in_progress() < settings.calls_max
-            && self.later_size < settings.later_size_max
+            && (self.later_size.size < settings.later_size_max
+                || self.shared.later.load(Ordering::Relaxed) < settings.later_total_max)
             && self.outbox.size() < settings.reply_size_max
     }
 
@@ -318,7 +323,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
             Dispatched::Later { called, reply, size } => {
                 self.connected.called(called.program, now);
-                self.later_size += size;
+                self.later_size.set(self.later_size.size + size);
                 self.later.push(LaterCall { called, started, reply, size });
             }
             Dispatched::Silent => self.connected.called(None, now),
@@ -329,7 +334,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
 
     fn finish_later(&mut self, finished: <LaterCall as Future>::Output) {
         let (called, started, size, mut results, progress) = finished;
-        self.later_size -= size;
+        self.later_size.set(self.later_size.size - size);
         self.outbox
             .take(self.shared, started, |out| service::finish(called, progress, out, |out| results.append_to(out)));
     }

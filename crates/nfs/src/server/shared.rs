@@ -24,8 +24,10 @@ pub struct Settings {
     /// default (65,536 if told to); more than this wait in the socket.
     pub calls_max: usize,
     /// Bytes that calls of one connection may hold which wait for the store, with what they will answer, before no more
-    /// are taken: at 50 ms a GET it is 640 MiB/s.
+    /// are taken though others leave none of `later_total_max`: at 50 ms a GET it is 640 MiB/s.
     pub later_size_max: usize,
+    /// Bytes that those of all connections may hold before each is held to `later_size_max`.
+    pub later_total_max: usize,
     /// Bytes of replies that may wait for the peer to take them.
     pub reply_size_max: usize,
     /// A connection that is silent for so long is closed. Longer than Linux's own limit of five minutes.
@@ -46,6 +48,7 @@ impl Default for Settings {
         Settings {
             calls_max: 512,
             later_size_max: 32 << 20,
+            later_total_max: 16 << 20,
             reply_size_max: 8 << 20,
             idle_max: Duration::from_secs(3600),
             stall_max: Duration::from_secs(60),
@@ -65,6 +68,8 @@ pub struct Shared {
     pub(super) clients: Clients,
     /// Bytes of messages that connections hold and that wait for their rest.
     pub(super) stopped: AtomicUsize,
+    /// Bytes of all calls that wait for the store.
+    pub(super) later: AtomicUsize,
     counters: Counters,
     /// The highest position known durable; saves asking.
     durable: AtomicU64,
@@ -81,6 +86,7 @@ impl Shared {
             settings,
             clients: Clients::default(),
             stopped: AtomicUsize::new(0),
+            later: AtomicUsize::new(0),
             counters,
             durable: AtomicU64::new(0),
             stopping: watch::Sender::new(false),

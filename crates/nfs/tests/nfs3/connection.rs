@@ -210,31 +210,37 @@ async fn a_connection_takes_no_more_than_it_may_hold() {
     }
 }
 
+/// Five READs that the store answers later, and a GETATTR behind them.
 #[tokio::test]
 async fn calls_that_will_answer_much_are_taken_a_few_at_a_time() {
-    let (fs, server) = gated();
-    let (mut stream, _, _task) = start(&server, Settings { later_size_max: 150_000, ..Settings::default() });
-    let mut client = server.client();
-    let file = client.create(&server.root(), "file").await;
-    client.xid = 0;
-    fs.far.store(true, Ordering::Relaxed);
-    for _ in 0..5 {
-        let read = client.encode(NFS, 6, |w| {
-            w.opaque(&file);
-            w.u64(0);
-            w.u32(100_000);
-        });
-        stream.write_all(&record(&read)).await.unwrap();
-    }
-    stream.write_all(&getattr(&mut client)).await.unwrap();
-    for answered in [2, 2, 1] {
-        assert!(answered == 1 || is_quiet(&mut stream).await, "what has not been taken is not answered");
-        if answered == 1 {
-            assert_eq!(next(&mut stream).await, (6, 0), "there was room for it");
+    let own = Settings { later_size_max: 150_000, later_total_max: 0, ..Settings::default() };
+    let of_all = Settings { later_size_max: 0, later_total_max: 350_000, ..Settings::default() };
+    for (limits, taken) in [(own, &[2, 2, 1][..]), (of_all, &[4, 1])] {
+        let (fs, server) = gated();
+        let (mut stream, _, _task) = start(&server, limits);
+        let mut client = server.client();
+        let file = client.create(&server.root(), "file").await;
+        client.xid = 0;
+        fs.far.store(true, Ordering::Relaxed);
+        for _ in 0..5 {
+            let read = client.encode(NFS, 6, |w| {
+                w.opaque(&file);
+                w.u64(0);
+                w.u32(100_000);
+            });
+            stream.write_all(&record(&read)).await.unwrap();
         }
-        assert_eq!(fs.open(), answered);
-        for _ in 0..answered {
-            assert_eq!(next(&mut stream).await.1, 0);
+        stream.write_all(&getattr(&mut client)).await.unwrap();
+        for &now in taken {
+            if now == 1 {
+                assert_eq!(next(&mut stream).await, (6, 0), "there was room for it");
+            } else {
+                assert!(is_quiet(&mut stream).await, "what has not been taken is not answered");
+            }
+            assert_eq!(fs.open(), now);
+            for _ in 0..now {
+                assert_eq!(next(&mut stream).await.1, 0);
+            }
         }
     }
 }
