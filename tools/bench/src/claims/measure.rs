@@ -83,7 +83,7 @@ impl Plan {
     }
 
     fn rounds(&self, share: f64) -> usize {
-        ((self.rounds as f64 * share).round() as usize).max(1)
+        ((self.rounds as f64 * share.min(1.0)).round() as usize).max(1)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// A disk for logs and directories
     #[arg(long, default_value = "/var/tmp")]
     pub directory: PathBuf,
-    /// Seconds and rounds, as a share of the plans': below 1 for a trial
+    /// Seconds and rounds, as a share of the plans': below 1 for a trial; above, the same rounds take longer
     #[arg(long, default_value_t = 1.0)]
     pub share: f64,
     /// The document that the section is written into, between its markers
