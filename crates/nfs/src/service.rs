@@ -122,7 +122,7 @@ pub struct Called {
 pub enum Dispatched {
     /// A whole reply was appended. It leaves once `position` is durable. `status` is the program's status.
     Replied { called: Called, position: Position, status: u32 },
-    /// [`finish`] makes the reply of what this yields. Until then the call holds up to `size` bytes, with its reply.
+    /// [`finish`] makes the reply of what this yields, which may be as long as `size` says ([`reply_size`]).
     Later { called: Called, reply: LaterReply, size: usize },
     /// Nothing is to be sent.
     Silent,
@@ -162,13 +162,19 @@ pub fn dispatch(
         Progress::Done { position, status } => Dispatched::Replied { called, position, status },
         Progress::Later(reply) => {
             out.rewind(mark);
-            Dispatched::Later { called, reply, size: message.len() + program.reply_size(&call) }
+            Dispatched::Later { called, reply, size: program.reply_size(&call) }
         }
         other => {
             out.rewind(mark);
             finish(called, other, out, |_| ())
         }
     }
+}
+
+/// As [`Program::reply_size`], of the call in `message`.
+pub fn reply_size(programs: &[Arc<dyn Program>], message: &[u8]) -> usize {
+    let Ok(call) = Call::decode(message) else { return 0 };
+    programs.iter().find(|program| program.number() == call.program).map_or(0, |program| program.reply_size(&call))
 }
 
 fn refuse_undecoded(error: CallError, out: &mut Writer) -> Dispatched {

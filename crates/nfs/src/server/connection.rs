@@ -7,11 +7,16 @@
 //! - A large change is taken from the network when the file system has room for it; until then it stays there, and only
 //!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
-//! - What a connection may hold is bounded: calls in progress, bytes that those hold and will answer, bytes not taken by
-//!   the peer, time without progress. Beyond that nothing is read, and the peer feels it.
+//! - A call that will answer much, where enough of them wait for the store already, is begun when one of those is done;
+//!   what comes behind it is not held up.
+//! - What has not been begun when the peer is gone is never run: it may have come again on another connection, and been
+//!   followed by something newer. Whoever was not read for a while is asked before more of it is run.
+//! - What a connection may hold is bounded: calls in progress, bytes that those will answer, bytes not taken by the peer,
+//!   time without progress. Beyond that nothing is read, and the peer feels it.
 //! - Peers that stop amid a message are waited for less patiently while all of them together hold much.
 //! - A call runs to its end though the connection goes away; only its reply is lost.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -20,7 +25,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tarn_base::world::BoxFuture;
 use tarn_vfs::Answer;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,6 +46,8 @@ const TURN_BYTES: usize = 512 << 10;
 const TURN_CALLS: usize = 128;
 /// A message from this size on is a large change, and asks for room.
 const LARGE_SIZE: usize = 64 << 10;
+/// After so long a silence the peer may be gone, and what it sent last be old.
+const QUIET: Duration = Duration::from_secs(1);
 /// How often limits in time are looked at.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -55,11 +64,25 @@ pub enum ConnectionError {
     Stalled,
 }
 
+/// What a connection runs over.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Whether the peer has closed its side or reset the connection, though what it sent before may be unread.
+    fn has_left(&self) -> bool;
+}
+
+impl Socket for tokio::net::TcpStream {
+    fn has_left(&self) -> bool {
+        let mut asked = [PollFd::new(self, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut asked, Some(&now)).is_ok_and(|found| found > 0)
+    }
+}
+
 /// Serves `stream` until the peer closes it, breaks the protocol or is silent for too long, or
 /// [`Shared::stop`] is called. Never blocks the thread.
 pub async fn serve_connection<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>) -> Result<(), ConnectionError>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Socket,
 {
     let peer = service::canonical(peer);
     let now = shared.now();
@@ -79,6 +102,8 @@ where
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
         later_size: Part::of(&shared.later),
+        deferred: VecDeque::new(),
+        unread: true,
         stopped: Part::of(&shared.stopped),
         door: None,
         asked: false,
@@ -179,8 +204,12 @@ struct Connection<'a, S> {
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
-    /// What these hold.
+    /// What these may answer.
     later_size: Part<'a>,
+    /// Messages of calls that are begun when fewer of those wait, and when they came.
+    deferred: VecDeque<(Bytes, Duration)>,
+    /// Something that the peer sent may lie unread for a while.
+    unread: bool,
     /// Memory of a message that waits for its rest.
     stopped: Part<'a>,
     /// A large message waits for room.
@@ -198,7 +227,7 @@ struct Connection<'a, S> {
     active: Duration,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+impl<S: Socket> Connection<'_, S> {
     /// Does all that can be done now.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         while self.tick.as_mut().poll(cx).is_ready() {
@@ -219,6 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 self.finish_later(finished);
                 turn.calls += 1;
             }
+            self.run_deferred(&mut turn)?;
             self.poll_calls(cx, &mut turn)?;
             let released = self.outbox.poll_durable(self.shared, cx);
             if turn != before || released {
@@ -243,16 +273,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     }
 
     fn in_progress(&self) -> usize {
-        self.later.len() + self.outbox.held()
+        self.later.len() + self.deferred.len() + self.outbox.held()
+    }
+
+    /// Whether a call that will answer much may be begun.
+    fn may_fetch(&self) -> bool {
+        let (shared, settings) = (self.shared, &self.shared.settings);
+        self.later_size.size < settings.later_size_max
+            || shared.later.load(Ordering::Relaxed) < settings.later_total_max
     }
 
     /// Whether more calls may be begun.
     fn has_room(&self) -> bool {
         let settings = &self.shared.settings;
-        self.in_progress() < settings.calls_max
-            && (self.later_size.size < settings.later_size_max
-                || self.shared.later.load(Ordering::Relaxed) < settings.later_total_max)
-            && self.outbox.size() < settings.reply_size_max
+        self.in_progress() < settings.calls_max && self.outbox.size() < settings.reply_size_max
     }
 
     /// Whether the message that comes next may be taken, and what of it is still to come be read.
@@ -274,21 +308,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         !waits
     }
 
+    /// Begins calls that were put off.
+    fn run_deferred(&mut self, turn: &mut Turn) -> Result<(), ConnectionError> {
+        while !turn.is_over()
+            && self.may_fetch()
+            && self.outbox.size() < self.shared.settings.reply_size_max
+            && let Some((message, started)) = self.deferred.pop_front()
+        {
+            turn.calls += 1;
+            self.run(message, started)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a call off, if it will answer much and may not fetch now.
+    fn put_off(&mut self, message: &Bytes, now: Duration) -> bool {
+        let put_off = !self.may_fetch() && service::reply_size(&self.shared.programs, message) > 0;
+        if put_off {
+            // The memory that it came in is much larger.
+            self.deferred.push_back((Bytes::copy_from_slice(message), now));
+        }
+        put_off
+    }
+
+    /// Forgets what was not begun if the peer is gone.
+    fn look_for_peer(&mut self) {
+        if self.stream.has_left() {
+            self.reading = false;
+            self.inbox = Inbox::new();
+            self.door = None;
+            self.deferred.clear();
+        }
+    }
+
     /// Reads and runs calls until nothing more has arrived, enough is in progress, or the turn is over.
     fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
         let mut now = self.shared.now();
+        if std::mem::take(&mut self.unread) || now.saturating_sub(self.active) > QUIET {
+            self.look_for_peer();
+        }
         let begun = turn.calls;
         // Only who waits for its peer, and for nothing of ours, is stopped by it.
         self.stopped.set(0);
         while self.reading && self.has_room() && !turn.is_over() {
             if !self.is_let_in(cx) {
+                self.unread = true;
                 return Ok(());
             }
             let missing = match self.inbox.next()? {
                 Framed::Message(message) => {
                     turn.calls += 1;
                     self.asked = false;
-                    now = self.run(message, now)?;
+                    if !self.put_off(&message, now) {
+                        now = self.run(message, now)?;
+                    }
                     continue;
                 }
                 Framed::Missing(missing) => missing,
@@ -310,11 +383,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 }
             }
         }
+        self.unread = true;
         Ok(())
     }
 
     /// Runs one call; gives the time afterwards.
-    fn run(&mut self, message: bytes::Bytes, started: Duration) -> Result<Duration, ConnectionError> {
+    fn run(&mut self, message: Bytes, started: Duration) -> Result<Duration, ConnectionError> {
         let (shared, peer) = (self.shared, self.peer);
         let (dispatched, now) = self
             .outbox

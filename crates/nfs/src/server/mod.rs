@@ -13,6 +13,6 @@ mod outbox;
 mod shared;
 
 pub use clients::{ClientInfo, Clients};
-pub use connection::serve_connection;
+pub use connection::{Socket, serve_connection};
 pub use counters::{Counters, ProcedureStats};
 pub use shared::{Settings, Shared, answer_datagram, prepare};

@@ -23,10 +23,10 @@ pub struct Settings {
     /// Calls of one connection that may be worked on or wait for the log. Linux sends at most 128 at a time by
     /// default (65,536 if told to); more than this wait in the socket.
     pub calls_max: usize,
-    /// Bytes that calls of one connection may hold which wait for the store, with what they will answer, before no more
-    /// are taken though others leave none of `later_total_max`: at 50 ms a GET it is 640 MiB/s.
+    /// Bytes that calls of one connection which wait for the store may answer before more such calls are begun, though
+    /// others leave none of `later_total_max`: at 50 ms a GET it is 640 MiB/s.
     pub later_size_max: usize,
-    /// Bytes that those of all connections may hold before each is held to `later_size_max`.
+    /// Bytes that those of all connections may answer before each is held to `later_size_max`.
     pub later_total_max: usize,
     /// Bytes of replies that may wait for the peer to take them.
     pub reply_size_max: usize,
@@ -68,7 +68,7 @@ pub struct Shared {
     pub(super) clients: Clients,
     /// Bytes of messages that connections hold and that wait for their rest.
     pub(super) stopped: AtomicUsize,
-    /// Bytes of all calls that wait for the store.
+    /// Bytes that all calls which wait for the store may answer.
     pub(super) later: AtomicUsize,
     counters: Counters,
     /// The highest position known durable; saves asking.

@@ -8,13 +8,14 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tarn_base::ids::Position;
 use tarn_base::world::World;
-use tarn_nfs::server::{Shared, serve_connection};
+use tarn_nfs::server::{Shared, Socket, serve_connection};
 use tarn_wal::Log;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
@@ -39,6 +40,13 @@ pub struct Line {
     writer: tokio::sync::Mutex<WriteHalf<DuplexStream>>,
     waiting: Waiting,
     _open: oneshot::Sender<()>,
+    left: Arc<AtomicBool>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Line {
@@ -46,7 +54,9 @@ impl Line {
     pub fn open(shared: &Arc<Shared>, world: &World, log: &Arc<Log>, peer: SocketAddr) -> Arc<Line> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let departures = Departures::default();
-        let watched = Watched { inner: theirs, log: log.clone(), departures: departures.clone() };
+        let left = Arc::new(AtomicBool::new(false));
+        let watched =
+            Watched { inner: theirs, log: log.clone(), departures: departures.clone(), left: left.clone() };
         let shared = shared.clone();
         let serve = async move {
             // How a connection ends is the peer's affair.
@@ -58,7 +68,7 @@ impl Line {
         let waiting = Waiting::default();
         let take = take_replies(reader, waiting.clone(), departures, closed);
         world.spawn.spawn("replies", Box::pin(take));
-        Arc::new(Line { writer: tokio::sync::Mutex::new(writer), waiting, _open: open })
+        Arc::new(Line { writer: tokio::sync::Mutex::new(writer), waiting, _open: open, left })
     }
 
     /// Sends a call; its reply comes, unless the connection ends before.
@@ -135,6 +145,14 @@ struct Watched {
     inner: DuplexStream,
     log: Arc<Log>,
     departures: Departures,
+    /// The client has given the connection up.
+    left: Arc<AtomicBool>,
+}
+
+impl Socket for Watched {
+    fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
 }
 
 impl AsyncRead for Watched {
