@@ -19,6 +19,7 @@ use crate::dedupe::Dedupe;
 use crate::key::{Key, words};
 use crate::once::OnceTable;
 use crate::overlay::{Generation, StackCell};
+use crate::pulse::Pulse;
 use crate::readahead::ReadAhead;
 use crate::segments::Segments;
 use crate::session::Session;
@@ -152,6 +153,7 @@ pub struct Core {
     pub health: Health,
     /// A generation should be closed now rather than when its delay is over.
     pub checkpoint_due: Notify,
+    pub pulse: Pulse,
     /// Somebody waits for what only a checkpoint brings.
     pub checkpoint_wanted: AtomicBool,
     /// The last generation closed because the log was filling.

@@ -19,7 +19,7 @@ use crate::core::{Core, Health, Identity, Numbers};
 use crate::dedupe::Dedupe;
 use crate::error::OpenError;
 use crate::overlay::{Stack, StackCell};
-use crate::owner::{Held, OwnerError, Register, Standing, Tenure};
+use crate::owner::{Held, OwnerError, Register, Tenure};
 use crate::reclaim::Reclaim;
 use crate::recovery::Rebuilt;
 use crate::segments::Segments;
@@ -99,6 +99,7 @@ impl Engine {
             segments,
             health: Health::default(),
             checkpoint_due: Default::default(),
+            pulse: Default::default(),
             checkpoint_wanted: Default::default(),
             log_pressed: Default::default(),
             brake: Default::default(),
@@ -134,17 +135,9 @@ impl Engine {
         self.reclaim.start();
         let (core, world) = (self.core.clone(), self.core.world.clone());
         world.spawn.spawn("flushes", Box::pin(core.clone().flush_steadily()));
-        let heartbeat = core.config.heartbeat;
-        let seen = move |standing: Standing| {
-            if standing != Standing::Unknown {
-                core.health.owner_missing.store(standing == Standing::Missing, Ordering::Relaxed);
-            }
-            if standing == Standing::Deposed {
-                core.health.deposed.store(true, Ordering::Relaxed);
-            }
-        };
-        let watch = self.tenure.clone().watch(world.clone(), heartbeat, seen);
-        world.spawn.spawn("heartbeat", Box::pin(watch));
+        core.pulse.begin(world.clock.steady());
+        world.spawn.spawn("heartbeat", Box::pin(core.clone().watch(self.tenure.clone())));
+        world.spawn.spawn("pulse", Box::pin(core.beat(self.tenure.clone())));
     }
 
     /// Brings everything answered so far into the store.

@@ -1,6 +1,7 @@
 //! The engine as front ends see it: each method names its operation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -40,6 +41,10 @@ impl FileSystem for Engine {
 
     fn durable(&self, position: Position) -> Answer<()> {
         self.core.durable(position)
+    }
+
+    fn awake(&self, now: Duration) -> Option<Answer<()>> {
+        self.core.awake(now)
     }
 
     fn room(&self, bytes: usize) -> Answer<()> {

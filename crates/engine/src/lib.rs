@@ -2,6 +2,7 @@
 //! object store. How it all fits is in `ARCHITECTURE.md`, its rules in `docs/internals/engine.md`.
 
 mod admin;
+mod awake;
 mod bounded;
 mod brake;
 mod cache;
@@ -36,6 +37,7 @@ mod overlay;
 mod owner;
 mod pages;
 mod prefetch;
+mod pulse;
 mod readahead;
 mod reclaim;
 mod records;

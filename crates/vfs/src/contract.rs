@@ -10,6 +10,7 @@
 //!   of a call in progress joins it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
@@ -39,6 +40,12 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Completes once `position` is on the log's medium; an error when the log has failed.
     fn durable(&self, position: Position) -> Answer<()>;
+
+    /// What is to be waited for before anything is answered at the steady time `now`: the node was stopped for so long that
+    /// another may have its store. Then an error says that another has.
+    fn awake(&self, _now: Duration) -> Option<Answer<()>> {
+        None
+    }
 
     /// Ready when a change of `bytes` may come; waits, not for ever, while earlier ones crowd the log. A front end asks
     /// before it takes a large change from the network, so that one client's stream does not stand before everybody's

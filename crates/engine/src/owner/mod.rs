@@ -9,7 +9,6 @@ pub mod record;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -181,19 +180,9 @@ impl Tenure {
         if self.deposed.load(Ordering::Acquire) { Standing::Deposed } else { Standing::Unknown }
     }
 
-    /// Looks at the record every `heartbeat` until deposed or ended, and tells `seen` what it saw.
-    pub async fn watch(self: Arc<Tenure>, world: World, heartbeat: Duration, seen: impl Fn(Standing) + Send) {
-        loop {
-            world.clock.sleep(heartbeat).await;
-            if self.ended.load(Ordering::Acquire) {
-                return;
-            }
-            let standing = self.check().await;
-            seen(standing);
-            if standing == Standing::Deposed {
-                return;
-            }
-        }
+    /// Whether the owner has given the record up.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Writes that the creation has come to its end.
@@ -215,7 +204,7 @@ impl Tenure {
         Ok(())
     }
 
-    /// Ends the watch.
+    /// Ends every look at it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use tarn_vfs::{Caller, CreateMode, FileSystem, Node, SetAttr, Stability};
 
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::testing::Rig;
+use crate::testing::{Rig, settle};
 
 pub fn root(engine: &Engine) -> Node {
     engine.volumes()[0].root
@@ -150,6 +150,34 @@ async fn a_wrong_key_a_foreign_log_and_a_missing_store_are_told_apart() {
     stranger.crash();
     let foreign = Rig { device: stranger.device.clone(), ..rig.elsewhere() };
     assert!(matches!(foreign.try_open(false, false).await, Err(OpenError::ForeignLog)));
+}
+
+/// Stopped for longer than a heartbeat, a node looks at the owner record before it answers.
+#[tokio::test]
+async fn who_slept_looks_whose_the_store_is_before_it_answers() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let heartbeat = rig.config.heartbeat;
+    rig.pass(heartbeat / 2).await;
+    let now = || rig.world.clock.steady();
+    assert!(engine.awake(now()).is_none());
+    rig.clock.advance(heartbeat / 2);
+    assert!(engine.awake(now()).is_none());
+    rig.clock.advance(heartbeat * 2);
+    let sleeps = engine.awake(now()).expect("it slept");
+    assert!(engine.awake(now()).is_some(), "until somebody has looked");
+    settle().await;
+    sleeps.await.unwrap();
+    assert!(engine.awake(now()).is_none());
+
+    let taker = rig.elsewhere();
+    let taking = tokio::spawn(async move { taker.try_open(true, false).await });
+    settle().await;
+    rig.clock.advance(heartbeat * 2);
+    let sleeps = engine.awake(now()).expect("it slept again");
+    settle().await;
+    assert!(sleeps.await.is_err(), "another has the store");
+    drop(taking);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
 //!   what comes behind it is not held up.
 //! - What has not been begun when the peer is gone is never run: it may have come again on another connection, and been
 //!   followed by something newer. Whoever was not read for a while is asked before more of it is run.
+//! - A node that was stopped for long looks whether the store is still its own before it answers anything.
 //! - What a connection may hold is bounded: calls in progress, bytes that those will answer, bytes not taken by the peer,
 //!   time without progress. Beyond that nothing is read, and the peer feels it.
 //! - Peers that stop amid a message are waited for less patiently while all of them together hold much.
@@ -62,6 +63,8 @@ pub enum ConnectionError {
     NotRpc,
     #[error("the peer stopped amid a message or took no replies")]
     Stalled,
+    #[error("another node has the store")]
+    Deposed,
 }
 
 /// What a connection runs over.
@@ -105,6 +108,7 @@ where
         deferred: VecDeque::new(),
         unread: true,
         stopped: Part::of(&shared.stopped),
+        sleeps: None,
         door: None,
         asked: false,
         stood_back: false,
@@ -212,6 +216,8 @@ struct Connection<'a, S> {
     unread: bool,
     /// Memory of a message that waits for its rest.
     stopped: Part<'a>,
+    /// Nothing may be answered before this is over.
+    sleeps: Option<Answer<()>>,
     /// A large message waits for room.
     door: Option<Answer<()>>,
     /// Room was asked for, for the message that comes.
@@ -236,6 +242,17 @@ impl<S: Socket> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
+        let mut now = self.shared.now();
+        if self.sleeps.is_none() {
+            self.sleeps = self.shared.fs.awake(now);
+        }
+        if let Some(sleeps) = &mut self.sleeps {
+            if ready!(Pin::new(sleeps).poll(cx)).is_err() {
+                return Poll::Ready(Err(ConnectionError::Deposed));
+            }
+            self.sleeps = None;
+            self.unread = true;
+        }
         let mut turn = Turn::default();
         loop {
             let before = turn;
@@ -249,10 +266,11 @@ impl<S: Socket> Connection<'_, S> {
                 turn.calls += 1;
             }
             self.run_deferred(&mut turn)?;
-            self.poll_calls(cx, &mut turn)?;
+            self.poll_calls(cx, &mut turn, now)?;
             let released = self.outbox.poll_durable(self.shared, cx);
             if turn != before || released {
-                self.active = self.shared.now();
+                now = self.shared.now();
+                self.active = now;
             }
             self.stood_back = self.outbox.size() > 0 && !self.blocked;
             if turn.is_over() {
@@ -342,8 +360,7 @@ impl<S: Socket> Connection<'_, S> {
     }
 
     /// Reads and runs calls until nothing more has arrived, enough is in progress, or the turn is over.
-    fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn) -> Result<(), ConnectionError> {
-        let mut now = self.shared.now();
+    fn poll_calls(&mut self, cx: &mut Context<'_>, turn: &mut Turn, mut now: Duration) -> Result<(), ConnectionError> {
         if std::mem::take(&mut self.unread) || now.saturating_sub(self.active) > QUIET {
             self.look_for_peer();
         }

@@ -144,6 +144,9 @@ impl Shared {
 pub async fn answer_datagram(shared: &Shared, peer: SocketAddr, message: Bytes) -> Option<Vec<u8>> {
     let peer = service::canonical(peer);
     let started = shared.now();
+    if shared.fs.awake(started).is_some() {
+        return None;
+    }
     let mut out = Writer::new();
     let mut dispatched = service::dispatch(&shared.programs, peer, Transport::Udp, &message, &mut out);
     drop(message);

@@ -55,8 +55,7 @@ impl Line {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let departures = Departures::default();
         let left = Arc::new(AtomicBool::new(false));
-        let watched =
-            Watched { inner: theirs, log: log.clone(), departures: departures.clone(), left: left.clone() };
+        let watched = Watched { inner: theirs, log: log.clone(), departures: departures.clone(), left: left.clone() };
         let shared = shared.clone();
         let serve = async move {
             // How a connection ends is the peer's affair.
