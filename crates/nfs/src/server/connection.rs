@@ -9,9 +9,9 @@
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
 //! - A call that will answer much, where enough of them wait for the store already, is begun when one of those is done;
 //!   what comes behind it is not held up.
-//! - What has not been begun when the peer is gone is never run: it may have come again on another connection, and been
+//! - What lay unread when the peer is seen to be gone is never run: it may have come again on another connection, and been
 //!   followed by something newer. Whoever was not read for a while is asked before more of it is run.
-//! - A node that was stopped for long looks whether the store is still its own before it answers anything.
+//! - A node that was stopped for long looks whether the store is still its own before it goes on.
 //! - What a connection may hold is bounded: calls in progress, bytes that those will answer, bytes not taken by the peer,
 //!   time without progress. Beyond that nothing is read, and the peer feels it.
 //! - Peers that stop amid a message are waited for less patiently while all of them together hold much.
@@ -47,6 +47,8 @@ const TURN_BYTES: usize = 512 << 10;
 const TURN_CALLS: usize = 128;
 /// A message from this size on is a large change, and asks for room.
 const LARGE_SIZE: usize = 64 << 10;
+/// Messages that are put off are not longer: none that reads is, unless its peer pads it.
+const PUT_OFF_SIZE: usize = 2 << 10;
 /// After so long a silence the peer may be gone, and what it sent last be old.
 const QUIET: Duration = Duration::from_secs(1);
 /// How often limits in time are looked at.
@@ -341,7 +343,9 @@ impl<S: Socket> Connection<'_, S> {
 
     /// Puts a call off, if it will answer much and may not fetch now.
     fn put_off(&mut self, message: &Bytes, now: Duration) -> bool {
-        let put_off = !self.may_fetch() && service::reply_size(&self.shared.programs, message) > 0;
+        let put_off = !self.may_fetch()
+            && message.len() <= PUT_OFF_SIZE
+            && service::reply_size(&self.shared.programs, message) > 0;
         if put_off {
             // The memory that it came in is much larger.
             self.deferred.push_back((Bytes::copy_from_slice(message), now));
@@ -435,7 +439,8 @@ impl<S: Socket> Connection<'_, S> {
         let silent = self.shared.now().saturating_sub(self.active);
         let settings = &self.shared.settings;
         let amid = self.inbox.is_amid() || self.outbox.size() > 0;
-        if self.in_progress() > 0 {
+        // What was put off waits for the peer, where it takes no replies.
+        if self.later.len() + self.outbox.held() > 0 {
             return Ok(false);
         }
         let crowded = self.stopped.size > 0 && self.shared.stopped.load(Ordering::Relaxed) > settings.stopped_size_max;

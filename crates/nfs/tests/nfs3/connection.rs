@@ -285,6 +285,40 @@ async fn calls_that_will_answer_much_are_begun_a_few_at_a_time_and_hold_nothing_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_no_replies_is_cut_off_though_calls_are_put_off() {
+    let (fs, server) = gated();
+    let limits = Settings {
+        later_size_max: 1,
+        later_total_max: 0,
+        reply_size_max: 1,
+        stall_max: Duration::ZERO,
+        ..Settings::default()
+    };
+    let (mut stream, _, task) = start(&server, limits);
+    let mut client = server.client();
+    let file = client.create(&server.root(), "file").await;
+    client.send(write(&mut server.client(), &file, 0, &[1; 200_000])[4..].to_vec()).await;
+    fs.far.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        let read = client.encode(NFS, 6, |w| {
+            w.opaque(&file);
+            w.u64(0);
+            w.u32(200_000);
+        });
+        stream.write_all(&record(&read)).await.unwrap();
+    }
+    let mut answered = 0;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        answered += fs.open();
+    }
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!((1..5).contains(&answered), "{answered} of five were begun");
+    assert!(task.is_finished());
+    assert!(matches!(task.await.unwrap(), Err(ConnectionError::Stalled)));
+}
+
 /// What a client sent on a connection that it gave up has perhaps come again on another, and newer bytes after it.
 #[tokio::test]
 async fn what_a_peer_that_left_had_sent_is_not_begun_any_more() {
