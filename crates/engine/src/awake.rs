@@ -12,8 +12,10 @@ use crate::core::Core;
 use crate::owner::{Standing, Tenure};
 use crate::pulse::PULSES;
 
-/// Heartbeats after which a look that is not answered is given up, and the next begins.
+/// Heartbeats after which a look that is not answered is given up; one, where everything waits for it.
 const LOOK_MAX: u32 = 5;
+/// Looks after a sleep that may say nothing before the node goes on without.
+const LOOKS_MAX: u32 = 5;
 
 impl Core {
     /// As [`tarn_vfs::FileSystem::awake`].
@@ -34,18 +36,28 @@ impl Core {
     /// Looks at the owner record every heartbeat, and when the node slept, until deposed or ended.
     pub async fn watch(self: Arc<Core>, tenure: Arc<Tenure>) {
         let (clock, heartbeat) = (self.world.clock.clone(), self.config.heartbeat);
+        let mut in_vain = 0;
         loop {
-            select(clock.sleep(heartbeat), pin!(self.pulse.look.notified())).await;
+            let pause = if in_vain > 0 { heartbeat / PULSES } else { heartbeat };
+            select(clock.sleep(pause), pin!(self.pulse.look.notified())).await;
             if tenure.has_ended() {
                 return self.pulse.end();
             }
             let begun = clock.steady();
-            let standing = match select(pin!(tenure.check()), clock.sleep(heartbeat * LOOK_MAX)).await {
+            let patience = if self.pulse.waits() { heartbeat } else { heartbeat * LOOK_MAX };
+            let standing = match select(pin!(tenure.check()), clock.sleep(patience)).await {
                 Either::Left((standing, _)) => standing,
                 Either::Right(_) => Standing::Unknown,
             };
             self.stands(standing);
-            self.pulse.looked(begun, clock.steady());
+            // What was answered late may have been overtaken by another sleep.
+            let now = clock.steady();
+            let says = standing != Standing::Unknown && now.saturating_sub(begun) <= heartbeat;
+            in_vain = if says || !self.pulse.waits() { 0 } else { in_vain + 1 };
+            if says || in_vain >= LOOKS_MAX {
+                self.pulse.looked(begun, now);
+                in_vain = 0;
+            }
             if standing == Standing::Deposed {
                 return;
             }

@@ -56,7 +56,12 @@ impl Pulse {
             return true;
         }
         let now = nanos(now);
-        let sleeps = now.saturating_sub(self.last.load(Ordering::Relaxed)) > nanos(heartbeat);
+        let since = now.saturating_sub(self.last.load(Ordering::Relaxed));
+        let sleeps = since > nanos(heartbeat);
+        if !sleeps && since > nanos(heartbeat / PULSES) {
+            // Who asks is awake, though the pulse is late.
+            self.last.fetch_max(now, Ordering::Relaxed);
+        }
         if sleeps && self.slept.swap(now, Ordering::AcqRel) == 0 {
             tracing::warn!("this node stood still: it looks whether the store is still its own before it answers");
             self.look.notify_one();
@@ -75,7 +80,12 @@ impl Pulse {
         }
     }
 
-    /// A look at the owner record that began at `begun` is over at `now`.
+    /// Whether a sleep was noticed and no look has counted since.
+    pub fn waits(&self) -> bool {
+        self.slept.load(Ordering::Acquire) > 0
+    }
+
+    /// A look at the owner record that began at `begun` is over at `now`, and counts.
     pub fn looked(&self, begun: Duration, now: Duration) {
         let slept = self.slept.load(Ordering::Acquire);
         if slept > 0 && nanos(begun) >= slept {
