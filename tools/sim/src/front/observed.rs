@@ -4,6 +4,7 @@
 //! - Any other call is one of the checks', and passes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
@@ -60,6 +61,14 @@ impl FileSystem for Observed {
 
     fn durable(&self, position: Position) -> Answer<()> {
         self.inner.durable(position)
+    }
+
+    fn awake(&self, now: Duration) -> Option<Answer<()>> {
+        self.inner.awake(now)
+    }
+
+    fn room(&self, bytes: usize) -> Answer<()> {
+        self.inner.room(bytes)
     }
 
     fn statfs(&self, caller: &Caller, volume: VolumeId) -> Answer<FsStat> {
