@@ -1,4 +1,7 @@
-//! Whose the store is, looked at every heartbeat, and before anything is answered after a sleep ([`crate::pulse`]).
+//! Whose the store is, looked at every heartbeat, and before connections go on after a sleep ([`crate::pulse`]).
+//!
+//! - After a sleep up to five looks of a heartbeat each are tried; if none says anything, the node goes on as it does beside a
+//!   store that is away.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Whether this node was stopped - by a debugger, a hypervisor, a machine without time for it - for so long that another may
-//! have taken its store meanwhile.
+//! Whether this node was stopped for so long that another may have taken its store meanwhile.
 //!
 //! - A pulse says four times a heartbeat that the node is awake. Whoever takes a store waits for two heartbeats: one whose
-//!   pulse is older than one has the owner record looked at before it answers anything.
-//! - A look counts if it began after the sleep was noticed. A store that does not answer it stops nobody (engine rule 31).
+//!   pulse is older than one has the owner record looked at before connections go on. Who asks keeps the pulse too.
+//! - A look counts if it began after the sleep was noticed. A store that does not answer stops nobody for long: engine rule 31
+//!   and [`crate::awake`].
 //! - A clock that stood still with the node tells nothing: docs/assumptions.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};

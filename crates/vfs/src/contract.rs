@@ -41,8 +41,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Completes once `position` is on the log's medium; an error when the log has failed.
     fn durable(&self, position: Position) -> Answer<()>;
 
-    /// What is to be waited for before anything is answered at the steady time `now`: the node was stopped for so long that
-    /// another may have its store. Then an error says that another has.
+    /// What a front end waits for before it goes on at the steady time `now`: the node was stopped for so long that another
+    /// may have its store. An error then says that another has.
     fn awake(&self, _now: Duration) -> Option<Answer<()>> {
         None
     }

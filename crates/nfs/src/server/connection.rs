@@ -218,7 +218,7 @@ struct Connection<'a, S> {
     unread: bool,
     /// Memory of a message that waits for its rest.
     stopped: Part<'a>,
-    /// Nothing may be answered before this is over.
+    /// Nothing goes on before this is over: the node slept.
     sleeps: Option<Answer<()>>,
     /// A large message waits for room.
     door: Option<Answer<()>>,

@@ -124,6 +124,15 @@ fn write(client: &mut Client, handle: &[u8], stable: u32, data: &[u8]) -> Vec<u8
     record(&message)
 }
 
+fn read(client: &mut Client, handle: &[u8], count: u32) -> Vec<u8> {
+    let message = client.encode(NFS, 6, |w| {
+        w.opaque(handle);
+        w.u64(0);
+        w.u32(count);
+    });
+    record(&message)
+}
+
 #[tokio::test]
 async fn a_change_is_answered_when_it_is_durable_and_others_overtake_it() {
     let (fs, server) = gated();
@@ -266,12 +275,7 @@ async fn calls_that_will_answer_much_are_begun_a_few_at_a_time_and_hold_nothing_
         client.xid = 0;
         fs.far.store(true, Ordering::Relaxed);
         for _ in 0..5 {
-            let read = client.encode(NFS, 6, |w| {
-                w.opaque(&file);
-                w.u64(0);
-                w.u32(100_000);
-            });
-            stream.write_all(&record(&read)).await.unwrap();
+            stream.write_all(&read(&mut client, &file, 100_000)).await.unwrap();
         }
         stream.write_all(&getattr(&mut client)).await.unwrap();
         assert_eq!(next(&mut stream).await, (6, 0), "what comes behind them does not wait");
@@ -301,12 +305,7 @@ async fn a_peer_that_takes_no_replies_is_cut_off_though_calls_are_put_off() {
     client.send(write(&mut server.client(), &file, 0, &[1; 200_000])[4..].to_vec()).await;
     fs.far.store(true, Ordering::Relaxed);
     for _ in 0..5 {
-        let read = client.encode(NFS, 6, |w| {
-            w.opaque(&file);
-            w.u64(0);
-            w.u32(200_000);
-        });
-        stream.write_all(&record(&read)).await.unwrap();
+        stream.write_all(&read(&mut client, &file, 200_000)).await.unwrap();
     }
     let mut answered = 0;
     for _ in 0..5 {
