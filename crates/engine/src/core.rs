@@ -21,6 +21,7 @@ use crate::once::OnceTable;
 use crate::overlay::{Generation, StackCell};
 use crate::pulse::Pulse;
 use crate::readahead::ReadAhead;
+use crate::resent::Resent;
 use crate::segments::Segments;
 use crate::session::Session;
 use crate::stripes::Stripes;
@@ -147,6 +148,7 @@ pub struct Core {
     pub admin: tokio::sync::Mutex<()>,
     pub read_ahead: ReadAhead,
     pub once: OnceTable,
+    pub resent: Resent,
     pub session: Session,
     pub numbers: Numbers,
     pub segments: Segments,

@@ -22,6 +22,7 @@ use crate::overlay::{Stack, StackCell};
 use crate::owner::{Held, OwnerError, Register, Tenure};
 use crate::reclaim::Reclaim;
 use crate::recovery::Rebuilt;
+use crate::resent::Resent;
 use crate::segments::Segments;
 use crate::value::{NotifyRecord, ShardState};
 use crate::volumes::VolumeTable;
@@ -91,6 +92,7 @@ impl Engine {
             admin: Default::default(),
             read_ahead: Default::default(),
             once: rebuilt.once,
+            resent: Resent::default(),
             session: rebuilt.session,
             numbers: Numbers {
                 next_inode: AtomicU64::new(rebuilt.next_inode),

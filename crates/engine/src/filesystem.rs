@@ -77,7 +77,8 @@ impl FileSystem for Engine {
     }
 
     fn write(&self, caller: &Caller, node: Node, offset: u64, data: Bytes, stability: Stability) -> Answer<Effect> {
-        self.core.execute(ops::write::Write { caller: caller.clone(), node, offset, data, stability })
+        let operation = ops::write::Write { caller: caller.clone(), node, offset, data, stability };
+        self.core.execute_sent(caller, operation)
     }
 
     fn commit(&self, _caller: &Caller, node: Node) -> Answer<Effect> {

@@ -42,6 +42,7 @@ mod readahead;
 mod reclaim;
 mod records;
 mod recovery;
+mod resent;
 mod room;
 mod run;
 mod scrub;

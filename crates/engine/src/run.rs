@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tarn_base::ids::Position;
 use tarn_base::mutant;
-use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Reply, WriteSpeed};
+use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Reply, Sent, WriteSpeed};
 use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
@@ -35,6 +35,13 @@ pub trait Operation: Send + 'static {
     fn hold(&self, _core: &Arc<Core>) -> Option<Held> {
         None
     }
+}
+
+/// What a call tells of itself, besides what it asks for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    token: Option<OnceToken>,
+    sent: Option<Sent>,
 }
 
 /// A result in which the entry's own position still has to be put.
@@ -84,8 +91,14 @@ impl Core {
     where
         O: Operation<Out = Effect>,
     {
-        let Some(token) = caller.once else { return self.execute(operation) };
-        match self.once.enter(&token) {
+        let marks = Marks { token: caller.once, sent: caller.sent };
+        let Some(token) = caller.once else { return self.execute_sent(caller, operation) };
+        let entered = self.once.enter(&token);
+        // Whoever joins a call is answered when that has run, wherever it came from.
+        if let (Enter::Run | Enter::Ran(_), Some(sent)) = (&entered, &caller.sent) {
+            self.resent.note(sent);
+        }
+        match entered {
             Enter::Ran(reply) => {
                 let mut reply = *reply;
                 let position = match &mut reply {
@@ -96,29 +109,41 @@ impl Core {
                 Answer::ready(reply)
             }
             Enter::Runs(receiver) => Answer::Later(receiver),
-            Enter::Run => self.start(operation, Some(token), move |core, reply| core.once.leave(&token, reply)),
+            Enter::Run => self.start(operation, marks, move |core, reply| core.once.leave(&token, reply)),
         }
+    }
+
+    /// Runs a changing operation that may run twice, but not after one that the client sent later.
+    pub fn execute_sent<O: Operation>(self: &Arc<Self>, caller: &Caller, operation: O) -> Answer<O::Out> {
+        if let Some(sent) = &caller.sent {
+            self.resent.note(sent);
+        }
+        self.execute_marked(operation, Marks { token: None, sent: caller.sent })
     }
 
     /// Runs an operation.
     pub fn execute<O: Operation>(self: &Arc<Self>, operation: O) -> Answer<O::Out> {
-        let Some(held) = operation.hold(self) else { return self.start(operation, None, |_, _| ()) };
+        self.execute_marked(operation, Marks::default())
+    }
+
+    fn execute_marked<O: Operation>(self: &Arc<Self>, operation: O, marks: Marks) -> Answer<O::Out> {
+        let Some(held) = operation.hold(self) else { return self.start(operation, marks, |_, _| ()) };
         let core = self.clone();
         // Whoever goes away meanwhile has not begun it.
         Answer::Waits(Box::pin(async move {
             held.over().await;
-            core.start(operation, None, |_, _| ()).await
+            core.start(operation, marks, |_, _| ()).await
         }))
     }
 
     fn start<O: Operation>(
         self: &Arc<Self>,
         operation: O,
-        token: Option<OnceToken>,
+        marks: Marks,
         end: impl FnOnce(&Core, &Reply<O::Out>) + Send + 'static,
     ) -> Answer<O::Out> {
         let mut locks = operation.locks();
-        match self.attempt(&operation, &mut locks, &Pins::default(), token) {
+        match self.attempt(&operation, &mut locks, &Pins::default(), marks) {
             Ok(reply) => {
                 end(self, &reply);
                 Answer::ready(reply)
@@ -129,7 +154,7 @@ impl Core {
                 self.world.spawn.spawn(
                     "operation",
                     Box::pin(async move {
-                        let reply = core.finish_later(operation, locks, need, token).await;
+                        let reply = core.finish_later(operation, locks, need, marks).await;
                         end(&core, &reply);
                         // A connection that went away loses a reply, not a change.
                         let _ = sender.send(reply);
@@ -146,7 +171,7 @@ impl Core {
         operation: O,
         mut locks: LockSet,
         mut need: Need,
-        token: Option<OnceToken>,
+        marks: Marks,
     ) -> Reply<O::Out> {
         let mut pins = Pins::default();
         let mut stale = 0;
@@ -171,7 +196,7 @@ impl Core {
             if let Err(errno) = self.fetch(&mut pins, &need).await {
                 return Err(Done::now(errno.into()));
             }
-            match self.attempt(&operation, &mut locks, &pins, token) {
+            match self.attempt(&operation, &mut locks, &pins, marks) {
                 Ok(reply) => {
                     drop(pause);
                     return reply;
@@ -187,7 +212,7 @@ impl Core {
         operation: &O,
         locks: &mut LockSet,
         pins: &Pins,
-        token: Option<OnceToken>,
+        marks: Marks,
     ) -> Result<Reply<O::Out>, Need> {
         // Who has been deposed answers nothing: what it would show may not be the present any more.
         if self.health.silent() {
@@ -196,13 +221,16 @@ impl Core {
         loop {
             let held = locks.clone();
             let guards = self.stripes.lock(&held);
+            if marks.sent.is_some_and(|sent| self.resent.is_late(&sent)) {
+                return Ok(Err(Done::now(Errno::TryLater.into())));
+            }
             let stack = self.stack.load();
             if !pins.fits(&stack) {
                 return Err(Need { stale: true, ..Need::default() });
             }
             let mut tx = Tx::new(self, stack, pins, &held);
             match operation.run(&mut tx) {
-                Ok(out) if tx.changes() => match self.commit(tx, out, token) {
+                Ok(out) if tx.changes() => match self.commit(tx, out, marks.token) {
                     Err(need) if need.again => {}
                     end => return end,
                 },

@@ -128,6 +128,8 @@ pub struct Caller {
     pub client: ClientId,
     /// Set when the call must not run twice.
     pub once: Option<OnceToken>,
+    /// Set when the call must not run after a copy of it that a later connection brought.
+    pub sent: Option<Sent>,
     /// The owner of a file may read and write it whatever its mode says (the client checked at open).
     pub owner_override: bool,
 }
@@ -139,7 +141,7 @@ impl Caller {
     }
 
     pub fn user(uid: u32, gid: u32) -> Caller {
-        Caller { uid, gid, groups: SmallVec::new(), client: ClientId(0), once: None, owner_override: false }
+        Caller { uid, gid, groups: SmallVec::new(), client: ClientId(0), once: None, sent: None, owner_override: false }
     }
 
     pub fn is_superuser(&self) -> bool {
@@ -162,6 +164,17 @@ pub struct OnceToken {
     pub number: u64,
     /// Of the procedure and its arguments: another call under the same number is another call.
     pub digest: u64,
+}
+
+/// On which of its client's connections a call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The same for all copies of one call, and for two calls hardly ever.
+    pub name: u64,
+    /// Connections accepted later have higher numbers.
+    pub connection: u64,
+    /// Whether the client had another connection shortly before, on which a copy may still come.
+    pub follows: bool,
 }
 
 /// Rights asked for and granted.

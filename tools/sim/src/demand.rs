@@ -45,6 +45,7 @@ const CELLS: [(&str, &[&str]); 7] = [
             "sent twice at once",
             "sent again on a new connection",
             "connection cut, sent again",
+            "overtaken on a new connection",
             "a late copy",
             "sent again after a restart",
         ],

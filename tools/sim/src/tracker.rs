@@ -39,6 +39,8 @@ pub struct Issue {
     began: Mutex<Option<u64>>,
     /// A task of the engine has taken it over.
     taken: AtomicBool,
+    /// Its client was answered on another connection than one on which copies of it may still come.
+    over: AtomicBool,
 }
 
 /// What became of an operation when it took effect.
@@ -84,6 +86,11 @@ impl Issue {
     /// How it took effect, each time.
     pub fn all(&self) -> Vec<Ran> {
         self.ran.lock().clone()
+    }
+
+    /// From now on it must not take effect any more, if that could be seen.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 
     /// What came after `position` never was.
@@ -204,11 +211,11 @@ impl Tracker {
         let named: Slots = nodes_of(op).iter().filter_map(|slot| Some((*slot, *slots.get(slot)?))).collect();
         // The model must not remember outcomes: repeats are checked apart.
         let caller = Caller { once: None, ..caller.clone() };
-        let (ran, began, taken) = Default::default();
+        let (ran, began, taken, over) = Default::default();
         let mut inner = self.inner.lock();
         inner.next_tag += 1;
         let tag = inner.next_tag;
-        let issue = Arc::new(Issue { op: op.clone(), caller, slots: named, tag, ran, began, taken });
+        let issue = Arc::new(Issue { op: op.clone(), caller, slots: named, tag, ran, began, taken, over });
         inner.issues.insert(tag, issue.clone());
         issue
     }
@@ -278,6 +285,13 @@ impl Tracker {
         let inner = &mut *guard;
         let at = (inner.appended)();
         let changed = at > before;
+        if issue.over.load(Ordering::Relaxed) && matches!(issue.op, Op::Write { .. }) {
+            if changed && inner.wrong.is_none() {
+                let expected = format!("{}, answered on a later connection, does not run", legible::op(&issue.op));
+                inner.wrong = Some(Failure::new("once", expected, format!("a late copy took {at}")));
+            }
+            return;
+        }
         if remembers(&issue.op) && issue.ran.lock().iter().any(|ran| ran.changed) {
             // A repeat, which is answered from memory.
             if changed && inner.wrong.is_none() {

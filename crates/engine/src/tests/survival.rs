@@ -12,7 +12,7 @@ use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_store::operation::Operation;
 use tarn_vfs::{
     Caller, ClientId, CreateMode, Errno, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest,
-    Node, OnceToken, Reply, SetAttr, Stability,
+    Node, OnceToken, Reply, Sent, SetAttr, Stability,
 };
 use tarn_wal::MemDevice;
 
@@ -76,6 +76,35 @@ async fn outcomes_and_locks_survive_trimming_and_crashes() {
     rig.crash();
     assert_eq!(create(&rig.open().await.0).await.unwrap().value, first.value);
     rig.crash();
+}
+
+#[tokio::test]
+async fn a_copy_on_an_earlier_connection_does_not_run_any_more() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let sent = |name, connection| {
+        let sent = Some(Sent { name, connection, follows: connection > 1 });
+        Caller { sent, once: None, ..Caller::root() }
+    };
+    let write =
+        |caller: Caller, data: &'static [u8]| engine.write(&caller, node, 0, Bytes::from_static(data), Stability::File);
+    write(sent(7, 1), b"first").await.unwrap();
+    write(sent(7, 2), b"first").await.unwrap();
+    write(sent(8, 2), b"newer").await.unwrap();
+    let late = write(sent(7, 1), b"first").await.unwrap_err();
+    assert_eq!(late.value.errno, Errno::TryLater);
+    assert_eq!(read(&engine, node, 0, 9).await, b"newer");
+    // The same of a call with a token whose outcome has been forgotten.
+    let cut = |connection| {
+        let token = OnceToken { client: ClientId(5), number: connection, digest: 7 };
+        let caller = Caller { once: Some(token), ..sent(9, connection) };
+        engine.setattr(&caller, node, SetAttr { size: Some(0), ..SetAttr::default() })
+    };
+    cut(2).await.unwrap();
+    write(sent(10, 2), b"again").await.unwrap();
+    assert_eq!(cut(1).await.unwrap_err().value.errno, Errno::TryLater);
+    assert_eq!(read(&engine, node, 0, 9).await, b"again");
 }
 
 #[tokio::test]

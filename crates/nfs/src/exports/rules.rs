@@ -100,7 +100,7 @@ impl Grant {
             Squash::Root => (squash_uid(uid), squash_gid(gid), gids.iter().map(|gid| squash_gid(*gid)).collect()),
             Squash::All => (self.anon_uid, self.anon_gid, SmallVec::new()),
         };
-        Caller { uid, gid, groups, client, once: None, owner_override: false }
+        Caller { uid, gid, groups, client, once: None, sent: None, owner_override: false }
     }
 }
 

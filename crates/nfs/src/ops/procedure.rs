@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tarn_base::ids::Position;
-use tarn_vfs::{Answer, Attr, Caller, Change, Done, FileSystem, HandleKey, Node, Reply};
+use tarn_vfs::{Answer, Attr, Caller, Change, ClientId, Done, FileSystem, HandleKey, Node, Reply, Sent};
 
 use crate::gate::{Gate, Intent};
 use crate::map;
@@ -133,7 +133,8 @@ impl<'a> Request<'a> {
         if self.once {
             let call = self.call;
             let client = caller.client;
-            caller.once = Some(once::token(client, call.xid, call.program, call.procedure, self.sys.uid, call.args));
+            let token = once::token(client, call.xid, call.program, call.procedure, self.sys.uid, call.args);
+            (caller.once, caller.sent) = (Some(token), self.sent(client, token.digest));
         }
         let view = View {
             fsid: admitted.fsid,
@@ -142,6 +143,11 @@ impl<'a> Request<'a> {
             writable: admitted.writable,
         };
         Ok(Opened { node: admitted.node, caller, view })
+    }
+
+    /// How the call came, if its arguments have this digest.
+    pub fn sent(&self, client: ClientId, digest: u64) -> Option<Sent> {
+        once::sent(&self.cx.source, client, self.call.xid, digest)
     }
 
     /// Passes the gate with a second handle, as the same caller.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::chance::Chance;
 use crate::front::Front;
-use crate::front::line::Heard;
+use crate::front::line::{Heard, Line};
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Manner {
     Elsewhere(u64),
     /// The connection ends when the call is sent, or so many milliseconds later; then again on a new one.
     Cut(u64),
+    /// On a connection that holds it back until so many milliseconds after it was answered on a new one.
+    Behind(u64),
 }
 
 impl Manner {
@@ -28,6 +30,7 @@ impl Manner {
             0..5 => Manner::Twice,
             5..9 => Manner::Elsewhere(chance.below(20)),
             9..13 => Manner::Cut(chance.below(3) * chance.below(20)),
+            13..17 => Manner::Behind(chance.range(1, 100)),
             _ => Manner::Once,
         }
     }
@@ -39,12 +42,21 @@ impl Manner {
             Manner::Twice => "sent twice at once",
             Manner::Elsewhere(_) => "sent again on a new connection",
             Manner::Cut(_) => "connection cut, sent again",
+            Manner::Behind(_) => "overtaken on a new connection",
         }
+    }
+
+    /// Whether the call was answered on another connection than it was first sent on.
+    pub fn moved(self) -> bool {
+        matches!(self, Manner::Elsewhere(_) | Manner::Cut(_) | Manner::Behind(_))
     }
 }
 
 /// The first reply, and that of a repeat if one came.
 pub type Replies = (Heard, Option<Heard>);
+
+/// How long a connection stays that a call came late on.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Connections tried for one call.
 const ATTEMPTS: u32 = 8;
@@ -79,8 +91,24 @@ impl Front {
                 }
                 drop((unheard, line, self.reconnect(host)));
             }
+            Manner::Behind(after) => {
+                drop(self.reconnect(host));
+                let heard = self.until_answered(host, xid, message).await?;
+                self.send_late(line, xid, message.clone(), after);
+                return Some((heard, None));
+            }
         }
         Some((self.until_answered(host, xid, message).await?, None))
+    }
+
+    /// What `line` held back comes through after so many milliseconds; nobody hears what it says.
+    fn send_late(&self, line: Arc<Line>, xid: u32, message: Bytes, after: u64) {
+        let late = async move {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            let unheard = line.send(xid, &message).await;
+            let _ = tokio::time::timeout(LATE_MAX, unheard).await;
+        };
+        self.world.spawn.spawn("late", Box::pin(late));
     }
 
     /// Sends a call again for as long as the connection breaks.
