@@ -49,6 +49,7 @@ mutants! {
     CONTENT_TAKEN_BY_LENGTH, "content-taken-by-length", "25: what is shared has the whole digest in common";
     RESERVED_DELETED, "reserved-deleted", "24: a reserved segment that only the last batch names stays";
     VOLUME_BEFORE_LOG, "volume-before-log", "3: an administrator's answer waits for the log";
+    SLEEPER_ANSWERS, "sleeper-answers", "31: who stood still looks whose the store is before it answers";
     CLAIM_IGNORED, "claim-ignored", "31: who has seen a claim answers nothing";
 }
 

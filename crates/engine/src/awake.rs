@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use tarn_base::mutant;
 use tarn_vfs::{Answer, Done, Errno};
 
 use crate::core::Core;
@@ -23,7 +24,10 @@ const LOOKS_MAX: u32 = 5;
 impl Core {
     /// As [`tarn_vfs::FileSystem::awake`].
     pub fn awake(self: &Arc<Core>, now: Duration) -> Option<Answer<()>> {
-        if !self.pulse.sleeps(now, self.config.heartbeat) {
+        if self.health.deposed.load(Ordering::Relaxed) {
+            return Some(Answer::ready(Err(Done::now(Errno::TryLater.into()))));
+        }
+        if !self.pulse.sleeps(now, self.config.heartbeat) || mutant::on(mutant::SLEEPER_ANSWERS) {
             return None;
         }
         let core = self.clone();

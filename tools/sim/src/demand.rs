@@ -56,7 +56,18 @@ const CELLS: [(&str, &[&str]); 7] = [
         "dedupe",
         &["content is shared", "what an earlier life stored is read back and shared", "one of two that share goes"],
     ),
-    ("endings", &["crash while opening", "crash while stopping", "log lost", "moved", "taken over"]),
+    (
+        "endings",
+        &[
+            "crash while opening",
+            "crash while stopping",
+            "log lost",
+            "moved",
+            "taken over",
+            "taken from a living owner",
+            "taken from an owner that stood still",
+        ],
+    ),
 ];
 
 /// What the histories of a run have in common.

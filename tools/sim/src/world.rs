@@ -1,11 +1,13 @@
 //! The simulated world: virtual time, seeded chance, tasks that end when the machine does.
 //!
 //! - Time passes only when every task waits for it; nothing here asks the real clock.
-//! - Tasks belong to a machine: [`Tasks::kill`] ends all of them where they stand, as a power cut does.
+//! - Tasks belong to a machine: [`Tasks::kill`] ends all of them where they stand, as a power cut does; [`Tasks::stop`] lets
+//!   time pass without them, as a hypervisor does that moves a machine.
 //! - Operations that the engine finishes in a task are watched, so that the tracker knows when each took effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -83,17 +85,41 @@ pub trait Watch: Send + Sync {
 /// The tasks of one machine.
 pub struct Tasks {
     running: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
+    stop: Arc<Stop>,
     watch: Arc<dyn Watch>,
+}
+
+/// Whether the machine stands still, and who goes on when it does not any more.
+#[derive(Debug, Default)]
+struct Stop(Mutex<Option<Vec<Waker>>>);
+
+impl Stop {
+    /// Whether it does; if so, `context` is woken when that is over.
+    fn holds(&self, context: &Context<'_>) -> bool {
+        let mut stopped = self.0.lock();
+        let waiting = stopped.as_mut();
+        waiting.map(|waiting| waiting.push(context.waker().clone())).is_some()
+    }
 }
 
 impl Tasks {
     pub fn new(watch: Arc<dyn Watch>) -> Tasks {
-        Tasks { running: Mutex::default(), watch }
+        Tasks { running: Mutex::default(), stop: Arc::default(), watch }
     }
 
     /// None yet, and as much watched.
     pub fn of_another_machine(&self) -> Tasks {
         Tasks::new(self.watch.clone())
+    }
+
+    /// No task does anything until [`Tasks::go_on`].
+    pub fn stop(&self) {
+        self.stop.0.lock().get_or_insert_default();
+    }
+
+    pub fn go_on(&self) {
+        let waiting = self.stop.0.lock().take();
+        waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Ends every task where it stands; gives the names of those that had panicked.
@@ -116,7 +142,12 @@ impl Tasks {
 
 impl Spawn for Tasks {
     fn spawn(&self, name: &'static str, task: BoxFuture<()>) {
-        let task = if name == OPERATION { self.watch.clone().watch(task) } else { task };
+        let mut task = if name == OPERATION { self.watch.clone().watch(task) } else { task };
+        let stop = self.stop.clone();
+        let task = std::future::poll_fn(move |context| match stop.holds(context) {
+            true => Poll::Pending,
+            false => task.as_mut().poll(context),
+        });
         self.running.lock().push((name, tokio::spawn(task)));
     }
 }

@@ -186,7 +186,11 @@ pub async fn answer_datagram(shared: &Shared, peer: SocketAddr, message: Bytes) 
             }
         }
     }
-    shared.departs(peer, &called, status, shared.now().saturating_sub(started));
+    let now = shared.now();
+    if shared.fs.awake(now).is_some() {
+        return None;
+    }
+    shared.departs(peer, &called, status, now.saturating_sub(started));
     Some(out.to_vec())
 }
 

@@ -1,6 +1,6 @@
 //! An owner that has seen another one's claim answers nothing any more.
 
-use tarn_vfs::{Caller, Errno, FileSystem, Node};
+use tarn_vfs::{Attr, Caller, Errno, FileSystem, Node, Reply};
 
 use crate::failure::{Checked, Failure};
 
@@ -15,5 +15,17 @@ pub async fn check(former: &dyn FileSystem, root: Node) -> Checked {
                 format!("{found:?}"),
             ))
         }
+    }
+}
+
+/// What a client hears that asked a machine which stood still while its store was taken; `None`: nothing.
+pub fn answered(heard: Option<Reply<Attr>>) -> Checked {
+    match heard {
+        Some(Ok(done)) => Err(Failure::new(
+            "deposed",
+            "who stood still while its store was taken answers nothing",
+            format!("{:?}", done.value),
+        )),
+        _ => Ok(()),
     }
 }

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use tarn_vfs::op::{Data, Op, Slot};
-use tarn_vfs::{Caller, CreateMode, SetAttr, Stability};
+use tarn_vfs::{Attr, Caller, CreateMode, FileSystem, Node, Reply, SetAttr, Stability};
+use tokio::task::JoinHandle;
 
 use super::{End, Opened, Story, no_panics};
 use crate::check;
+use crate::client::remote::Remote;
 use crate::failure::{Checked, Failure};
 
 impl Story {
@@ -98,18 +100,37 @@ impl Story {
         done.map_err(|error| failed(error.to_string()))?;
         self.event("machine", format_args!("works on while another takes the store"));
         self.coverage.hit("endings", "taken from a living owner");
-        let mut rival = self.machine.rival();
-        let (engine, report) = rival.open(None, true).await.map_err(|error| failed(error.to_string()))?;
-        self.event("machine", format_args!("opened by another: {report:?}"));
         let (root, model_root) = {
             let pairs = self.knowledge.pairs.borrow();
             (pairs.engine[&Slot(0)], pairs.model[&Slot(0)])
         };
+        let asked = match &former.remote {
+            Some(remote) if self.spoiler.percent(50) => Some(self.stand_still(remote, root).await),
+            _ => None,
+        };
+        let mut rival = self.machine.rival();
+        let (engine, report) = rival.open(None, true).await.map_err(|error| failed(error.to_string()))?;
+        self.event("machine", format_args!("opened by another: {report:?}"));
+        if let Some(asked) = asked {
+            self.machine.tasks.go_on();
+            check::deposed::answered(asked.await.ok())?;
+        }
         check::deposed::check(&*former.fs, root).await?;
         let model = self.knowledge.tracker.model.snapshot();
         check::tree::check(&*rival.file_system(&engine), root, &model, model_root).await?;
         self.kill().await?;
         no_panics(rival.tasks.kill().await)
+    }
+
+    /// Stops the machine while a client has just asked it something. Gives what the client hears.
+    async fn stand_still(&self, remote: &Remote, root: Node) -> JoinHandle<Reply<Attr>> {
+        let wire = remote.plain();
+        // The connection is there.
+        let _ = wire.getattr(&Caller::root(), root).await;
+        self.event("machine", format_args!("stands still meanwhile"));
+        self.coverage.hit("endings", "taken from an owner that stood still");
+        self.machine.tasks.stop();
+        tokio::spawn(async move { wire.getattr(&Caller::root(), root).await })
     }
 
     /// Checkpoint, reclaim, and what must hold then.
