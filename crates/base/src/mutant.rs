@@ -41,6 +41,7 @@ mutants! {
     TIMEOUT_TAKEN_AS_FAILED, "timeout-taken-as-failed", "15: a PUT without an answer may have happened";
     CHECKPOINT_DONE_TWICE, "checkpoint-done-twice", "15: P says whether a batch is there";
     NEGATIVE_KEPT, "negative-kept", "15: a cached absence ends with the exchange";
+    NAMES_FORGOTTEN, "names-forgotten", "15: what is known of a directory's names ends or grows with the exchange";
     LISTING_KEPT, "listing-kept", "15: a cached listing ends with the exchange";
     TRUNCATED_TAIL_SHOWN, "truncated-tail-shown", "8: what was cut off never comes back";
     DELETED_BEFORE_BATCH, "deleted-before-batch", "24: an object goes after the batch that condemns it";

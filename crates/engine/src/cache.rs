@@ -14,6 +14,7 @@ use tarn_base::ids::SegmentId;
 use crate::hash::FastBuild;
 use crate::key::Key;
 use crate::listings::Listings;
+use crate::names::Names;
 
 /// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 const ENTRY_OVERHEAD: u64 = 160;
@@ -41,21 +42,26 @@ type RecordMap = Cache<(SegmentId, u32), Bytes, RecordWeight, FastBuild>;
 
 /// A listing names its keys once more, and is asked for far less often than they are.
 const LISTINGS_SHARE: u64 = 8;
+/// Some seven bytes of this stand for a name that would take 160 with its absence.
+const NAMES_SHARE: u64 = 16;
 
 /// The caches, each with a limit in bytes.
 pub struct Caches {
     pub keys: KeyMap,
     pub listings: Listings,
+    pub names: Names,
     pub records: RecordMap,
 }
 
 impl Caches {
-    /// `name_bytes` are for keys and listings.
+    /// `name_bytes` are for keys, listings and the names of directories.
     pub fn new(name_bytes: u64, record_bytes: u64) -> Caches {
         let listing_bytes = name_bytes / LISTINGS_SHARE;
-        let key_bytes = name_bytes - listing_bytes;
+        let names_bytes = name_bytes / NAMES_SHARE;
+        let key_bytes = name_bytes - listing_bytes - names_bytes;
         Caches {
             listings: Listings::new(listing_bytes),
+            names: Names::new(names_bytes),
             keys: Cache::with(
                 (key_bytes / 256) as usize,
                 key_bytes,

@@ -28,6 +28,7 @@ mod image;
 mod judge;
 mod key;
 mod listings;
+mod names;
 mod objects;
 mod once;
 mod open;

@@ -51,7 +51,7 @@ pub struct Status {
     pub checkpoints: Totals,
     /// What keeps checkpoints from succeeding.
     pub checkpoint_error: Option<String>,
-    /// Values of keys, and listings: the entries counted are keys.
+    /// Values of keys, listings, and hashes of names: the entries counted are keys.
     pub key_cache: CacheStatus,
     pub record_cache: CacheStatus,
     /// The dedupe index, and what it saved since the opening.
@@ -85,6 +85,7 @@ impl Engine {
         let (entries, bytes, capacity_bytes) = core.dedupe.size();
         let (keys, records) = (&core.caches.keys, &core.caches.records);
         let (listings_bytes, listings_capacity) = core.caches.listings.size();
+        let (names_bytes, names_capacity) = core.caches.names.size();
         Status {
             incarnation: core.identity.incarnation,
             owner_epoch: core.identity.owner_epoch,
@@ -100,8 +101,8 @@ impl Engine {
             checkpoint_error: checkpoint_error.or_else(gone),
             key_cache: CacheStatus {
                 entries: keys.len() as u64,
-                bytes: keys.weight() + listings_bytes,
-                capacity_bytes: keys.capacity() + listings_capacity,
+                bytes: keys.weight() + listings_bytes + names_bytes,
+                capacity_bytes: keys.capacity() + listings_capacity + names_capacity,
             },
             record_cache: CacheStatus {
                 entries: records.len() as u64,

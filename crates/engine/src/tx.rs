@@ -195,6 +195,9 @@ impl<'a> Tx<'a> {
             }
             return Ok(value.clone());
         }
+        if self.core.caches.names.absent(key) {
+            return Ok(None);
+        }
         self.need.keys.insert(*key);
         Err(())
     }

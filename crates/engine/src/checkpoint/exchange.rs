@@ -14,6 +14,7 @@ use super::{CheckpointError, Done, Keeper, Turn};
 use crate::image::Outcomes;
 use crate::overlay::Closed;
 use crate::segments::SegmentChange;
+use crate::value::Inode;
 
 impl Keeper {
     pub(super) async fn show(
@@ -25,6 +26,8 @@ impl Keeper {
         changes: &[SegmentChange],
     ) -> Result<(), CheckpointError> {
         let view = self.ready(turn).await?.view();
+        let after = self.core.stack.with(|stack| stack.generations.last().map(|oldest| oldest.after));
+        self.core.caches.names.bring(&collected.keys, after.unwrap_or(Inode::PENDING));
         let _pause = self.core.exchange_pause.write().await;
         let listings = &self.core.caches.listings;
         listings.close(collected.keys.iter().map(|(key, _)| key));
@@ -59,6 +62,7 @@ impl Keeper {
             // Its new pointers are not known here.
             self.core.caches.keys.clear();
             self.core.caches.listings.close_all();
+            self.core.caches.names.clear();
             self.core.stack.exchange(number, view);
             self.core.caches.listings.open();
         }
