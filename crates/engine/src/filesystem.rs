@@ -130,20 +130,20 @@ impl FileSystem for Engine {
         self.core.execute_once(caller, operation)
     }
 
-    fn lock(&self, _caller: &Caller, request: LockRequest) -> Answer<LockOutcome> {
-        self.core.execute(ops::lock::TakeLock { request })
+    fn lock(&self, caller: &Caller, request: LockRequest) -> Answer<LockOutcome> {
+        self.core.execute_sent(caller, ops::lock::TakeLock { request })
     }
 
-    fn unlock(&self, _caller: &Caller, node: Node, owner: LockOwner, range: LockRange) -> Answer<()> {
-        self.core.execute(ops::lock::Unlock { node, owner, range })
+    fn unlock(&self, caller: &Caller, node: Node, owner: LockOwner, range: LockRange) -> Answer<()> {
+        self.core.execute_sent(caller, ops::lock::Unlock { node, owner, range })
     }
 
     fn test_lock(&self, _caller: &Caller, lock: Lock) -> Answer<Option<Lock>> {
         self.core.execute(ops::lock::TestLock { lock })
     }
 
-    fn cancel_lock(&self, _caller: &Caller, lock: Lock) -> Answer<bool> {
-        self.core.execute(ops::lock::CancelLock { lock })
+    fn cancel_lock(&self, caller: &Caller, lock: Lock) -> Answer<bool> {
+        self.core.execute_sent(caller, ops::lock::CancelLock { lock })
     }
 
     fn release_client(&self, client: &[u8]) -> Answer<()> {

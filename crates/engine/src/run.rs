@@ -221,15 +221,16 @@ impl Core {
         loop {
             let held = locks.clone();
             let guards = self.stripes.lock(&held);
-            if marks.sent.is_some_and(|sent| self.resent.is_late(&sent)) {
-                return Ok(Err(Done::now(Errno::TryLater.into())));
-            }
             let stack = self.stack.load();
             if !pins.fits(&stack) {
                 return Err(Need { stale: true, ..Need::default() });
             }
             let mut tx = Tx::new(self, stack, pins, &held);
             match operation.run(&mut tx) {
+                // Here everything is held that it changes, the table of locks included.
+                Ok(_) if tx.changes() && marks.sent.is_some_and(|sent| self.resent.is_late(&sent)) => {
+                    return Ok(Err(Done::now(Errno::TryLater.into())));
+                }
                 Ok(out) if tx.changes() => match self.commit(tx, out, marks.token) {
                     Err(need) if need.again => {}
                     end => return end,

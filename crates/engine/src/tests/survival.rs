@@ -102,6 +102,15 @@ async fn a_copy_on_an_earlier_connection_does_not_run_any_more() {
         engine.setattr(&caller, node, SetAttr { size: Some(0), ..SetAttr::default() })
     };
     cut(2).await.unwrap();
+    // And of an unlock, after which the lock was taken again.
+    let take = || engine.lock(&Caller::root(), lock(node, "one"));
+    let Lock { owner, range, .. } = lock(node, "one").lock;
+    let unlock = |connection| engine.unlock(&sent(11, connection), node, owner.clone(), range);
+    take().await.unwrap();
+    unlock(2).await.unwrap();
+    take().await.unwrap();
+    assert_eq!(unlock(1).await.unwrap_err().value.errno, Errno::TryLater);
+    assert_eq!(engine.locks().len(), 1);
     write(sent(10, 2), b"again").await.unwrap();
     assert_eq!(cut(1).await.unwrap_err().value.errno, Errno::TryLater);
     assert_eq!(read(&engine, node, 0, 9).await, b"again");

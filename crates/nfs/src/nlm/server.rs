@@ -135,10 +135,10 @@ impl Nlm {
     fn understand(&self, cx: &CallContext<'_>, call: &Call<'_>, ask: &Ask, intent: Intent) -> Result<Asked, Status> {
         let range = locks::range(&ask.range)?;
         let (mut caller, node) = self.admit(cx, call, &ask.range.handle, intent)?;
+        let token = once::token(cx.client(), call.xid, PROGRAM, call.procedure, caller.uid, call.args);
         // A request to wait must find out what became of the first one, not hear what was said to it.
-        if !ask.block {
-            caller.once = Some(once::token(cx.client(), call.xid, PROGRAM, call.procedure, caller.uid, call.args));
-        }
+        caller.once = (!ask.block).then_some(token);
+        caller.sent = once::sent(&cx.source, cx.client(), call.xid, token.digest);
         let kind = if ask.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         let owner = locks::owner(clients::name(&ask.range.caller, cx.source.peer.ip()), &ask.range);
         let lock = Lock { node, owner, kind, range };
