@@ -69,6 +69,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Writes a whole object, durably, and gives its version.
     async fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> StoreResult<Version>;
 
+    /// As [`Store::put`] with [`PutMode::Create`], for whoever has no use for the version: telling it may cost reading all of
+    /// `bytes` once more.
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        self.put(name, bytes, PutMode::Create).await.map(|_| ())
+    }
+
     /// A whole object and its version.
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)>;
 

@@ -92,32 +92,36 @@ impl Store for LocalStore {
     async fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> StoreResult<Version> {
         let name = checked(name)?;
         let version = files::version(&bytes);
+        if mode == PutMode::Create {
+            return self.create(name, bytes).await.map(|()| version);
+        }
         let files = self.present()?;
         let staged = files.stage(&bytes)?;
         let parent = files.make_parents(name)?;
-        match mode {
-            PutMode::Overwrite => {
-                let _lock = files.lock_shared()?;
-                staged.rename_to(name)?;
-                files.sync_directory(parent)?;
-            }
-            PutMode::Create => {
-                let _lock = files.lock_shared()?;
-                staged.link_to(name)?;
-                files.sync_directory(parent)?;
-            }
+        let _lock = match mode {
             PutMode::Replace(expected) => {
-                let _lock = files.lock_exclusive()?;
+                let lock = files.lock_exclusive()?;
                 match files.read(name) {
-                    Ok(present) if files::version(&present) == expected => {}
+                    Ok(present) if files::version(&present) == expected => lock,
                     Ok(_) | Err(StoreError::NotFound(_)) => return Err(StoreError::Changed(name.to_owned())),
                     Err(error) => return Err(error),
                 }
-                staged.rename_to(name)?;
-                files.sync_directory(parent)?;
             }
-        }
+            PutMode::Overwrite | PutMode::Create => files.lock_shared()?,
+        };
+        staged.rename_to(name)?;
+        files.sync_directory(parent)?;
         Ok(version)
+    }
+
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        let name = checked(name)?;
+        let files = self.present()?;
+        let staged = files.stage(&bytes)?;
+        let parent = files.make_parents(name)?;
+        let _lock = files.lock_shared()?;
+        staged.link_to(name)?;
+        files.sync_directory(parent)
     }
 
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {

@@ -194,6 +194,11 @@ impl Store for MeterStore {
         self.measure(Kind::Put, self.inner.put(name, bytes, mode), |_| size).await
     }
 
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        let size = bytes.len();
+        self.measure(Kind::Put, self.inner.create(name, bytes), |()| size).await
+    }
+
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
         self.measure(Kind::Get, self.inner.get(name), |(bytes, _)| bytes.len()).await
     }

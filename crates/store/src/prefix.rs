@@ -61,6 +61,11 @@ impl Store for PrefixStore {
         self.inner.put(&self.full(name), bytes, mode).await.map_err(|error| rename(error, name))
     }
 
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        name::check(name)?;
+        self.inner.create(&self.full(name), bytes).await.map_err(|error| rename(error, name))
+    }
+
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
         self.inner.get(&self.full(name)).await.map_err(|error| rename(error, name))
     }

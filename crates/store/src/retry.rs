@@ -82,6 +82,10 @@ impl Store for RetryStore {
         self.again(twice_is_once, || self.inner.put(name, bytes.clone(), mode.clone())).await
     }
 
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        self.again(false, || self.inner.create(name, bytes.clone())).await
+    }
+
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
         self.again(true, || self.inner.get(name)).await
     }

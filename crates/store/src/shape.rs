@@ -154,6 +154,11 @@ impl Store for ShapeStore {
         self.inner.put(name, bytes, mode).await
     }
 
+    async fn create(&self, name: &str, bytes: Bytes) -> StoreResult<()> {
+        self.begin(bytes.len()).await;
+        self.inner.create(name, bytes).await
+    }
+
     async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
         self.begin(0).await;
         let (bytes, version) = self.inner.get(name).await?;

@@ -105,6 +105,13 @@ async fn create_is_exclusive(store: &dyn Store) -> Checked {
     hold!(done(store.get(name).await, name)?.0 == "first", "a refused create changed the object");
     done(store.delete(name).await, name)?;
     put(store, name, b"again", PutMode::Create).await?;
+    let other = store.create(name, Bytes::from_static(b"other")).await;
+    hold!(matches!(&other, Err(StoreError::Exists(n)) if n == name), "a create without version gave {other:?}");
+    done(store.delete(name).await, name)?;
+    done(store.create(name, Bytes::from_static(b"other")).await, name)?;
+    hold!(done(store.get(name).await, name)?.0 == "other", "an object created without version is another");
+    let same = store.put(name, Bytes::from_static(b"other"), PutMode::Create).await;
+    hold!(matches!(same, Err(StoreError::Exists(_))), "a create of what is there gave {same:?}");
     Ok(())
 }
 

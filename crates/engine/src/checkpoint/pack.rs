@@ -20,7 +20,7 @@ use tarn_base::ids::{SegmentId, Uuid, VolumeId};
 use tarn_base::mutant;
 use tarn_base::turns::Turns;
 use tarn_data::{Compression, RecordHash, RecordPointer, SegmentBuilder, SegmentValue};
-use tarn_store::{PutMode, StoreError};
+use tarn_store::StoreError;
 use tarn_vfs::{CompressionSetting, Errno};
 use tokio::sync::oneshot;
 
@@ -282,9 +282,9 @@ impl<'a> Packer<'a> {
         self.keeper.core.world.spawn.spawn_bulk(
             "segment",
             Box::pin(async move {
-                let outcome = store.put(&object.name(), object.bytes, PutMode::Create).await;
+                let outcome = store.create(&object.name(), object.bytes).await;
                 // Whoever has gone looks for the object by its number.
-                let _ = sender.send(outcome.map(|_| ()));
+                let _ = sender.send(outcome);
             }),
         );
         self.puts.push(Box::pin(async move {

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use tarn_base::ids::{SegmentId, Uuid};
 use tarn_base::turns::Turns;
 use tarn_data::{DirectoryRecord, Origin, SegmentBuilder, SegmentValue, object_name};
-use tarn_store::PutMode;
 
 use super::survey::Survey;
 use super::{Memory, Pace, Reclaim, ReclaimError, Reclaimed};
@@ -176,7 +175,7 @@ impl Reclaim {
         let object = builder.finish();
         pace.take(object.bytes.len() as u64, self.core.log_is_filling()).await;
         self.core.config.crash_point("before moved records are written").await;
-        if let Err(error) = self.core.segments.store.put(&object.name(), object.bytes.clone(), PutMode::Create).await {
+        if let Err(error) = self.core.segments.store.create(&object.name(), object.bytes.clone()).await {
             tracing::warn!(%segment, %error, "moved records could not be written");
             self.keeper.surrender(segment).await;
             return Ok(());
