@@ -17,8 +17,18 @@ impl Aligned {
         if self.0.len() < len + ALIGN {
             self.0 = vec![0; len + ALIGN];
         }
-        let begin = self.0.as_ptr().align_offset(ALIGN);
+        let begin = self.begin();
         &mut self.0[begin..begin + len]
+    }
+
+    /// The first `len` bytes, after [`Aligned::room`] for as many.
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        let begin = self.begin();
+        &self.0[begin..begin + len]
+    }
+
+    fn begin(&self) -> usize {
+        self.0.as_ptr().align_offset(ALIGN)
     }
 }
 
@@ -38,6 +48,8 @@ mod tests {
             let room = memory.room(len);
             assert_eq!((room.len(), room.as_ptr().align_offset(ALIGN)), (len, 0));
         }
+        memory.room(5)[4] = 9;
+        assert_eq!(memory.bytes(5)[4], 9);
         let room = memory.room(2 * ALIGN);
         assert!(is_aligned(0, room) && is_aligned(8192, &room[..ALIGN]));
         assert!(!is_aligned(1, room) && !is_aligned(0, &room[1..]) && !is_aligned(0, &room[..5]));

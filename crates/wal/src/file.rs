@@ -2,8 +2,9 @@
 //!
 //! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
 //! - A file under its final name is whole: creation happens under another name and ends with a rename.
-//! - Large writes of whole blocks go past the page cache, where the file system takes that: a stream is written far more than it
-//!   is read. Everything else goes as usual, for small changes are read back one here, one there; one flush covers both.
+//! - Large writes and reads of whole blocks go past the page cache, where the file system takes that: a stream is written far
+//!   more than it is read, and read back once. Everything else goes as usual, for small changes are read back one here, one
+//!   there; one flush covers both.
 //! - One process at a time: an exclusive advisory lock is held as long as the device lives.
 
 use std::fs::{File, OpenOptions};
@@ -18,7 +19,7 @@ use crate::aligned::{ALIGN, Aligned, is_aligned};
 use crate::device::LogDevice;
 
 const FILL_CHUNK: usize = 4 << 20;
-/// Writes from this size on go past the page cache, bytes.
+/// Writes and reads from this size on go past the page cache, bytes.
 const DIRECT_MIN: usize = 1 << 20;
 
 /// A log in a file.
@@ -85,31 +86,44 @@ impl FileDevice {
 
     /// Writes as much of `data` as goes past the page cache; gives how much.
     fn write_past_cache(&self, at: u64, data: &[u8]) -> io::Result<usize> {
-        let Some(direct) = self.direct.as_ref().filter(|_| data.len() >= DIRECT_MIN && is_aligned(at, data)) else {
-            return Ok(0);
-        };
-        let mut done = 0;
-        while done < data.len() {
-            match direct.write_at(&data[done..], at + done as u64) {
-                Ok(0) => return Ok(done),
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A disk of larger blocks, or a file system that says so late.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(done),
-                Err(error) => return Err(error),
-            }
-            if !done.is_multiple_of(ALIGN) {
-                // A write that ended amid a block: the rest cannot begin there.
-                return Ok(done);
-            }
-        }
-        Ok(done)
+        let Some(direct) = self.past_cache(at, data) else { return Ok(0) };
+        in_whole_blocks(data.len(), |done| direct.write_at(&data[done..], at + done as u64))
+    }
+
+    /// Fills as much of `buf` as comes past the page cache; gives how much.
+    fn read_past_cache(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(direct) = self.past_cache(at, buf) else { return Ok(0) };
+        in_whole_blocks(buf.len(), |done| direct.read_at(&mut buf[done..], at + done as u64))
+    }
+
+    fn past_cache(&self, at: u64, bytes: &[u8]) -> Option<&File> {
+        self.direct.as_ref().filter(|_| bytes.len() >= DIRECT_MIN && is_aligned(at, bytes))
     }
 }
 
-/// The file for writing past the page cache. A file system that has no such way refuses here or at the first write.
+/// Repeats `step`, which is told how many of `len` bytes are done, for as long as it does whole blocks; gives how many it did.
+fn in_whole_blocks(len: usize, mut step: impl FnMut(usize) -> io::Result<usize>) -> io::Result<usize> {
+    let mut done = 0;
+    while done < len {
+        match step(done) {
+            Ok(0) => return Ok(done),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A disk of larger blocks, or a file system that says so late.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(done),
+            Err(error) => return Err(error),
+        }
+        if !done.is_multiple_of(ALIGN) {
+            // It ended amid a block: the rest cannot begin there.
+            return Ok(done);
+        }
+    }
+    Ok(done)
+}
+
+/// The file past the page cache. A file system that has no such way refuses here or at the first write.
 fn direct(path: &Path) -> Option<File> {
-    OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
+    OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok()
 }
 
 fn lock(file: &File) -> io::Result<()> {
@@ -133,7 +147,8 @@ impl LogDevice for FileDevice {
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buf, at)
+        let done = self.read_past_cache(at, buf)?;
+        self.file.read_exact_at(&mut buf[done..], at + done as u64)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {

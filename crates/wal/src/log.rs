@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tarn_base::ids::{Position, Uuid};
 
 use crate::aligned::Aligned;
-use crate::cache::FrameCache;
+use crate::cache::{FrameCache, Reading};
 use crate::contract::LogError;
 use crate::frame::Frame;
 use crate::pool::Pool;
@@ -130,6 +130,7 @@ pub struct Log {
     /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
     pub(crate) ready: Mutex<Vec<Waiter>>,
     pub(crate) cache: FrameCache,
+    pub(crate) reading: Reading,
     pub(crate) pool: Arc<Pool>,
 }
 
@@ -178,6 +179,7 @@ impl Log {
             scratch: Mutex::default(),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
+            reading: Reading::default(),
             pool: Arc::default(),
         })
     }

@@ -13,6 +13,7 @@ use tarn_base::codec::DecodeError;
 use tarn_base::crc32c;
 use tarn_base::crypto::TAG_SIZE;
 
+use crate::aligned::Aligned;
 use crate::contract::LogError;
 use crate::device::LogDevice;
 use crate::format::{FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE};
@@ -130,7 +131,12 @@ impl Ring {
     pub fn frame_header(&self, offset: u64) -> Result<FrameHeader, FrameFault> {
         let mut block = [0u8; FRAME_HEADER];
         self.read(offset, &mut block)?;
-        let frame = match FrameHeader::decode(&block) {
+        self.judge(offset, &block)
+    }
+
+    /// What `block`, read at `offset`, is.
+    fn judge(&self, offset: u64, block: &[u8]) -> Result<FrameHeader, FrameFault> {
+        let frame = match FrameHeader::decode(block) {
             Ok(frame) => frame,
             Err(DecodeError::Version(version)) => return Err(FrameFault::Newer(version)),
             Err(DecodeError::Range(reason)) => return Err(FrameFault::Bad(reason)),
@@ -159,6 +165,25 @@ impl Ring {
         opened.map_err(|_| FrameFault::Sealed)?;
         body.truncate(len);
         Ok(body)
+    }
+
+    /// As both, of the frame at `offset` that takes `extent` bytes: read at once, and opened where it was read. Gives how long
+    /// its plain body is, which begins behind the header.
+    pub fn whole_frame(&self, offset: u64, extent: usize, memory: &mut Aligned) -> Result<usize, FrameFault> {
+        let room = memory.room(extent + TAG_SIZE);
+        self.read(offset, &mut room[..extent])?;
+        let frame = self.judge(offset, room)?;
+        if frame.extent() != extent as u64 {
+            return Err(FrameFault::Bad("a frame of another length"));
+        }
+        let len = frame.len as usize;
+        let body = &mut room[FRAME_HEADER..FRAME_HEADER + len + TAG_SIZE];
+        if crc32c(&body[..len]) != frame.body_crc {
+            return Err(FrameFault::Bad("the checksum of a frame's body"));
+        }
+        body[len..].copy_from_slice(&frame.tag);
+        let opened = self.keys.frames.open_in_place(frame.nonce(), &frame.bare(), body);
+        opened.map(|()| len).map_err(|_| FrameFault::Sealed)
     }
 
     /// An error of reading, as the log reports it.

@@ -9,7 +9,7 @@ use std::task::Poll;
 use common::{SMALL, contents, create, master, nobody, poll_once, put, restart};
 use tarn_base::ids::Position;
 use tarn_wal::faulty::FaultyDisk;
-use tarn_wal::{ENTRY_SIZE_MAX, Log, LogDevice, LogError, LogOptions, LogPlace, MemDevice, Wake};
+use tarn_wal::{ENTRY_SIZE_MAX, FileDevice, Log, LogDevice, LogError, LogOptions, LogPlace, MemDevice, Wake};
 
 const SIZE: u64 = 8192 + (128 << 10);
 
@@ -155,6 +155,54 @@ fn an_entry_is_read_back_from_wherever_it_is() {
     assert!(matches!(log.read(LogPlace { frame: place.frame + 4096 * 20, ..place }), Err(LogError::Damaged { .. })));
     log.trim(log.durable()).unwrap();
     assert!(matches!(log.read(place), Err(LogError::Refused(_))));
+}
+
+#[test]
+fn large_entries_are_read_back_whole_around_the_rings_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let file: Arc<dyn LogDevice> =
+        Arc::new(FileDevice::create(&directory.path().join("log"), 8 << 20, |_| {}).unwrap());
+    let disk = FaultyDisk::new(8 << 20, 1);
+    for device in [file, disk.device()] {
+        create(device.clone()).unwrap();
+        let log = Log::open(device, &master()).unwrap().start_with(1, 1, nobody(), LogOptions::default()).unwrap();
+        let content = |round: usize| -> Vec<u8> { (0..(1 << 20) + round).map(|at| (at * 31 + round) as u8).collect() };
+        let mut places = Vec::new();
+        for round in 0..24 {
+            places.push(log.append(&[&content(round)]).unwrap().place);
+            log.append(&[b"a little in between"]).unwrap();
+            log.request_flush();
+            log.flush_now();
+            // The last few lie there, one of them around the end of the ring in some of the rounds.
+            for (round, place) in places.iter().enumerate().rev().take(4) {
+                let part = LogPlace { start: place.start + 65_536, len: 65_536, ..*place };
+                assert!(log.read(*place).unwrap()[..] == content(round), "{round}");
+                assert!(log.read(part).unwrap()[..] == content(round)[65_536..131_072], "{round}");
+            }
+            if round >= 4 {
+                log.trim(Position::new(1, 2 * (round as u64 - 3))).unwrap();
+                assert!(matches!(log.read(places[round - 4]), Err(LogError::Refused(_))));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_entry_that_was_damaged_is_not_read_back() {
+    let disk = FaultyDisk::new(8 << 20, 1);
+    let device = disk.device();
+    create(device.clone()).unwrap();
+    let log = Log::open(device, &master()).unwrap().start_with(1, 1, nobody(), LogOptions::default()).unwrap();
+    let place = log.append(&[&[7; 1 << 20]]).unwrap().place;
+    log.request_flush();
+    log.flush_now();
+    // The ring begins behind two slots of a block each.
+    for (at, mask) in [(place.frame + 40, 1), (place.frame + 500_000, 0x80)] {
+        disk.flip(8192 + at, mask);
+        assert!(matches!(log.read(place), Err(LogError::Damaged { .. })), "byte {at}");
+        disk.flip(8192 + at, mask);
+    }
+    assert!(log.read(place).unwrap()[..] == [7; 1 << 20]);
 }
 
 #[test]
