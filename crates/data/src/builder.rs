@@ -15,6 +15,7 @@ use crate::codec::{Compression, Compressor};
 use crate::directory::{Directory, DirectoryRecord, Origin, RECORD_BYTES};
 use crate::format::{FOOTER_SIZE, Footer, HEADER_SIZE, PLAIN_SIZE_MAX, RECORDS_MAX, SegmentHeader, check_lengths};
 use crate::keys::{FamilyKey, RecordHash, Salt, SegmentKey};
+use crate::memory::{Buffer, SegmentMemory};
 use crate::name::object_name;
 use crate::pointer::RecordPointer;
 
@@ -30,7 +31,7 @@ pub struct SegmentBuilder {
     family: Arc<FamilyKey>,
     key: SegmentKey,
     target: usize,
-    bytes: Vec<u8>,
+    bytes: Buffer,
     directory: Directory,
     compressor: Compressor,
 }
@@ -66,8 +67,19 @@ impl SegmentBuilder {
     ///
     /// `target` is the object's size in bytes at which [`SegmentBuilder::full`] says so; the last record may exceed it.
     pub fn new(segment: SegmentId, family: Arc<FamilyKey>, salt: &Salt, target: usize) -> SegmentBuilder {
-        let mut bytes = Vec::with_capacity(target + PLAIN_SIZE_MAX as usize);
-        SegmentHeader { segment, family: family.id(), salt: *salt }.encode(&mut bytes);
+        SegmentBuilder::within(&SegmentMemory::default(), segment, family, salt, target)
+    }
+
+    /// As [`SegmentBuilder::new`], in memory that is used again.
+    pub fn within(
+        memory: &SegmentMemory,
+        segment: SegmentId,
+        family: Arc<FamilyKey>,
+        salt: &Salt,
+        target: usize,
+    ) -> SegmentBuilder {
+        let mut bytes = memory.take(target + PLAIN_SIZE_MAX as usize);
+        SegmentHeader { segment, family: family.id(), salt: *salt }.encode(bytes.tail());
         let key = family.segment(salt, segment);
         let directory = Directory::new(segment);
         SegmentBuilder { segment, family, key, target, bytes, directory, compressor: Compressor::default() }
@@ -118,8 +130,8 @@ impl SegmentBuilder {
         let plain_len = plain.len() as u32;
         let (codec, packed) = self.compressor.compress(plain, compression);
         let (index, offset) = (self.directory.records.len() as u32, self.bytes.len());
-        self.bytes.extend_from_slice(packed);
-        let tag = self.key.seal(index, codec, plain_len, &mut self.bytes[offset..]);
+        self.bytes.tail().extend_from_slice(packed);
+        let tag = self.key.seal(index, codec, plain_len, self.bytes.from(offset));
         let stored = (self.bytes.len() - offset) as u32;
         let offset = offset as u32;
         self.directory.records.push(DirectoryRecord {
@@ -155,7 +167,7 @@ impl SegmentBuilder {
             return Err(DecodeError::Range("a moved record's length"));
         }
         let placed = Placed { index: self.records(), offset: self.bytes.len() as u32 };
-        self.bytes.extend_from_slice(stored);
+        self.bytes.tail().extend_from_slice(stored);
         let origin = Some(record.origin.unwrap_or(from));
         self.directory.records.push(DirectoryRecord { offset: placed.offset, origin, ..record.clone() });
         Ok(placed)
@@ -181,11 +193,10 @@ impl SegmentBuilder {
             directory: self.bytes.len() as u32,
             directory_len: (plain.len() + tarn_base::crypto::TAG_SIZE) as u32,
         };
-        self.key.seal_directory(&footer, &plain, &mut self.bytes);
-        footer.encode(&mut self.bytes);
+        self.key.seal_directory(&footer, &plain, self.bytes.tail());
+        footer.encode(self.bytes.tail());
         let stored_bytes = u64::from(footer.directory) - HEADER_SIZE as u64;
         let records = footer.records;
-        self.bytes.shrink_to_fit();
-        SegmentObject { segment: self.segment, bytes: Bytes::from(self.bytes), records, stored_bytes }
+        SegmentObject { segment: self.segment, bytes: self.bytes.finish(), records, stored_bytes }
     }
 }

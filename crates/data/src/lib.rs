@@ -3,7 +3,7 @@
 //! - `pointer`: how metadata names a record and knows its bytes. `codec`: compression. `lost`: what a
 //!   record says is lost of it.
 //! - `keys`: family keys and the keys of segments. `format`: every bit of a segment object.
-//! - `builder`, `directory`: segments written and read. `live`, `segment_value`, `forwarding`: what metadata keeps
+//! - `builder`, `directory`: segments written and read; `memory`: what they are made in. `live`, `segment_value`, `forwarding`: what metadata keeps
 //!   of a segment. See `docs/format/segment.md`.
 
 mod builder;
@@ -16,6 +16,7 @@ mod forwarding;
 mod keys;
 mod live;
 mod lost;
+mod memory;
 mod name;
 mod pointer;
 mod segment_value;
@@ -29,6 +30,7 @@ pub use forwarding::{Forward, Forwarding};
 pub use keys::{FamilyKey, RecordHash, Salt, SegmentKey, SegmentKeyCache, open_record};
 pub use live::LiveSet;
 pub use lost::LostBytes;
+pub use memory::SegmentMemory;
 pub use name::{object_name, parse_object_name};
 pub use pointer::RecordPointer;
 pub use segment_value::{Heat, SegmentState, SegmentValue};

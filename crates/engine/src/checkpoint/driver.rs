@@ -98,6 +98,7 @@ impl Keeper {
                 }
                 Ok(None) => {
                     either(self.closed.notified(), self.core.world.clock.sleep(LOOK)).await;
+                    self.memory.rest();
                     self.revive().await;
                 }
                 Err(CheckpointError::Deposed) => return,

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::Errno;
+use tarn_wal::LogPlace;
 use tokio::sync::oneshot;
 
 use super::collect::{Collected, Due};
@@ -25,6 +26,9 @@ use crate::segments::flight::Name;
 /// Records merged at once: bounds the memory that old content takes, of these and as many that are read meanwhile.
 const RECORDS_AT_ONCE: usize = 64;
 
+/// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint.
+const STREAM_SHARE: u64 = 8;
+
 /// What a record was before.
 #[derive(Clone, Debug, Default)]
 struct Old {
@@ -37,6 +41,8 @@ struct Old {
 pub struct Merged {
     /// Its data, and the list of what is lost of that.
     pub plain: Bytes,
+    /// Its buffer holds nothing else: whoever keeps it keeps no frame of the log.
+    pub own: bool,
     /// Bytes of that list; 0: nothing is lost.
     pub lost: u32,
     /// Readers are likely to ask for it: all of it is new, or they had asked for what it was.
@@ -80,6 +86,7 @@ impl Keeper {
         packer: &mut Packer<'_>,
     ) -> Result<(), CheckpointError> {
         let mut ours = false;
+        let streams = self.streams(&collected.records);
         let mut parts = collected.records.chunks(RECORDS_AT_ONCE);
         let mut next = parts.next().map(|part| (part, self.begin_reading(part)));
         let mut done = 0;
@@ -97,12 +104,21 @@ impl Keeper {
                     None => (Old::default(), true),
                 };
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
+                let wanted = wanted && (merged.own || !streams);
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
             done += part.len();
             self.core.brake.goes_on(done, collected.records.len(), self.core.world.clock.steady());
         }
         Ok(())
+    }
+
+    /// Whether so much was brought by large writes that it would push out of the cache what readers have asked for.
+    fn streams(&self, records: &[Due]) -> bool {
+        let extents = records.iter().flat_map(|due| &due.dirty.extents);
+        let large = extents.filter(|extent| matches!(extent.source, Source::Held(_) | Source::Log(_)));
+        let bytes: u64 = large.map(|extent| u64::from(extent.end - extent.start)).sum();
+        bytes > self.core.caches.records.capacity() / STREAM_SHARE
     }
 
     /// Begins to read the old content of `part`, beside whatever else is done.
@@ -196,15 +212,13 @@ fn needed(due: &Due) -> Option<RecordPointer> {
 
 fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result<Merged, CheckpointError> {
     let end = dirty.extents.last().map_or(0, |extent| extent.end).min(record_size) as usize;
-    if let [Extent { start: 0, source: Source::Ram(bytes) | Source::Held(bytes), .. }] = &dirty.extents[..]
-        && bytes.len() == end
+    if let [Extent { start: 0, end: all, source }] = &dirty.extents[..]
+        && *all as usize == end
         && old.data.len() <= end
+        && let Some((plain, own)) = as_it_lies(core, source, end)?
     {
-        // One write of all of it, which most data is: the buffer that holds it will do, if it is its own. The caches would
-        // keep a frame of the log for a part of it.
-        let own = matches!(dirty.extents[0].source, Source::Ram(_));
-        let plain = if own { bytes.clone() } else { Bytes::copy_from_slice(bytes) };
-        return Ok(Merged { plain, lost: 0, wanted: true });
+        // One write of all of it, which most data is: the buffer that holds it will do.
+        return Ok(Merged { plain, own, lost: 0, wanted: true });
     }
     let Old { data, mut lost } = old;
     let mut out = match data.is_empty() {
@@ -218,16 +232,28 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         match &extent.source {
             Source::Ram(bytes) | Source::Held(bytes) => place.copy_from_slice(bytes),
             Source::Log(at) => {
-                let bytes = core.log.read(*at)?;
-                if bytes.len() != place.len() {
-                    return Err(CheckpointError::Damaged("what was read back from the log".into()));
-                }
-                place.copy_from_slice(&bytes);
+                place.copy_from_slice(&logged(core, *at, place.len())?);
             }
             Source::Zero => place.fill(0),
         }
         lost.heal(&(extent.start..extent.end));
     }
     let lost = if lost.is_empty() { 0 } else { lost.append(&mut out) };
-    Ok(Merged { plain: out.into(), lost, wanted: true })
+    Ok(Merged { plain: out.into(), own: true, lost, wanted: true })
+}
+
+/// `len` dirty bytes without a copy, and whether their buffer holds nothing else.
+fn as_it_lies(core: &Core, source: &Source, len: usize) -> Result<Option<(Bytes, bool)>, CheckpointError> {
+    Ok(match source {
+        Source::Ram(bytes) => Some((bytes.clone(), true)),
+        Source::Held(bytes) => Some((bytes.clone(), false)),
+        Source::Log(at) => Some((logged(core, *at, len)?, false)),
+        Source::Zero => None,
+    })
+}
+
+/// `len` bytes read back from the log.
+fn logged(core: &Core, at: LogPlace, len: usize) -> Result<Bytes, CheckpointError> {
+    let bytes = core.log.read(at)?;
+    if bytes.len() == len { Ok(bytes) } else { Err(CheckpointError::Damaged("what was read back from the log".into())) }
 }

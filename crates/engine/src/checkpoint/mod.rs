@@ -36,7 +36,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tarn_base::ids::Position;
 use tarn_base::mutant;
-use tarn_data::Salt;
+use tarn_data::{Salt, SegmentMemory};
 use tarn_meta::{MetaError, MetaOpener, MetaStore};
 use tarn_store::StoreError;
 use tarn_wal::LogError;
@@ -160,6 +160,8 @@ pub struct Keeper {
     salt: Salt,
     turn: tokio::sync::Mutex<Turn>,
     suspects: suspects::Suspects,
+    /// What segments are made in.
+    memory: SegmentMemory,
     /// A generation has been closed.
     closed: Notify,
     stopping: AtomicBool,
@@ -208,6 +210,7 @@ impl Keeper {
             salt,
             turn: tokio::sync::Mutex::new(turn),
             suspects: Default::default(),
+            memory: SegmentMemory::default(),
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             last: Mutex::default(),

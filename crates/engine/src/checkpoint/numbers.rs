@@ -27,7 +27,8 @@ impl Keeper {
         turn.next_segment += 1;
         turn.lent.insert(counter);
         let target = self.core.config.segment_bytes as usize;
-        Ok(SegmentBuilder::new(SegmentId { epoch: self.epoch, counter }, family, &self.salt, target))
+        let segment = SegmentId { epoch: self.epoch, counter };
+        Ok(SegmentBuilder::within(&self.memory, segment, family, &self.salt, target))
     }
 
     /// When the oldest living checkpoint of the metadata store was made, milliseconds since 1970.

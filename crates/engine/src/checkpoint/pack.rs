@@ -57,6 +57,8 @@ struct Record {
     generation: u32,
     family: Family,
     plain: Bytes,
+    /// The buffer holds nothing else.
+    own: bool,
     lost: u32,
     hash: RecordHash,
     dedupe: bool,
@@ -140,7 +142,7 @@ impl<'a> Packer<'a> {
 
     /// Adds a record; its pointer counts if the whole succeeds.
     pub async fn push(&mut self, due: &Due, merged: Merged) -> Result<(), CheckpointError> {
-        let Merged { plain, lost, wanted } = merged;
+        let Merged { plain, own, lost, wanted } = merged;
         let volume = due.key.0;
         if !self.families.contains_key(&volume) {
             let family = self.keeper.core.family(volume).await?;
@@ -154,7 +156,8 @@ impl<'a> Packer<'a> {
         // What lists lost bytes stays by itself: it is rewritten as soon as they are.
         let dedupe = family.dedupe && lost == 0 && plain.len() >= LENGTH_MIN;
         let key = Key::pointer(volume, due.key.1, due.key.2);
-        let record = Record { key, generation: due.dirty.generation, family, plain, lost, hash, dedupe, wanted };
+        let generation = due.dirty.generation;
+        let record = Record { key, generation, family, plain, own, lost, hash, dedupe, wanted };
         if dedupe && let Some(pointer) = self.packed.fresh.get(&record.content()).copied() {
             self.share(&record, pointer);
             return Ok(());
@@ -229,12 +232,13 @@ impl<'a> Packer<'a> {
     /// Puts a record into its family's segment.
     async fn store(&mut self, record: Record) -> Result<(), CheckpointError> {
         let content = record.content();
-        let Record { key, generation, family, plain, lost, hash, dedupe, wanted } = record;
+        let Record { key, generation, family, plain, own, lost, hash, dedupe, wanted } = record;
         let id = content.0;
         if !self.builders.contains_key(&id) {
             let segment = self.draw().await?;
             let target = self.keeper.core.config.segment_bytes as usize;
-            let builder = SegmentBuilder::new(segment, family.key.clone(), &self.keeper.salt, target);
+            let builder =
+                SegmentBuilder::within(&self.keeper.memory, segment, family.key.clone(), &self.keeper.salt, target);
             self.builders.insert(id, builder);
         }
         let Some(builder) = self.builders.get_mut(&id) else { return Ok(()) };
@@ -248,7 +252,9 @@ impl<'a> Packer<'a> {
             self.packed.fresh.insert(content, pointer);
         }
         if wanted {
-            self.keeper.core.caches.records.insert((pointer.segment, pointer.index), plain);
+            // The cache would keep a frame of the log for a part of it.
+            let kept = if own { plain } else { Bytes::copy_from_slice(&plain) };
+            self.keeper.core.caches.records.insert((pointer.segment, pointer.index), kept);
         }
         self.packed.pointers.push((key, pointer));
         if full {

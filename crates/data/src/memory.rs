@@ -1,0 +1,142 @@
+//! Memory of segments in the making, used again: what the kernel gives anew costs more than filling it.
+//!
+//! - A segment's bytes begin where a disk's block may, so that a disk can be given them as they lie.
+//! - It holds only what was in use at one time. What nobody needed between two calls of [`SegmentMemory::rest`] is given
+//!   back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+/// What the block size of any disk divides.
+const ALIGN: usize = 4096;
+
+/// Shared by all who make segments at one place.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentMemory(Arc<Mutex<Idle>>);
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// The last one is used first.
+    buffers: Vec<Vec<u8>>,
+    /// The fewest that lay here since the last rest.
+    needless: usize,
+}
+
+impl SegmentMemory {
+    /// Room for `capacity` bytes.
+    pub(crate) fn take(&self, capacity: usize) -> Buffer {
+        let mut idle = self.0.lock();
+        let old = idle.buffers.pop();
+        idle.needless = idle.needless.min(idle.buffers.len());
+        drop(idle);
+        let mut bytes = old.unwrap_or_default();
+        bytes.reserve_exact(capacity + ALIGN);
+        let begin = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
+        bytes.resize(begin, 0);
+        Buffer { bytes, begin, memory: self.clone() }
+    }
+
+    fn give(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.0.lock().buffers.push(bytes);
+    }
+
+    /// Gives back what was not needed since the last call.
+    pub fn rest(&self) {
+        let mut idle = self.0.lock();
+        let count = idle.needless;
+        let gone: Vec<Vec<u8>> = idle.buffers.drain(..count).collect();
+        idle.needless = idle.buffers.len();
+        drop(idle);
+        drop(gone);
+    }
+}
+
+/// Bytes of a segment; whatever grows beyond the room it was taken for is no longer aligned, and as good otherwise.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    /// Where the segment begins in them.
+    begin: usize,
+    memory: SegmentMemory,
+}
+
+impl Buffer {
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    /// Where more is appended.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// What was appended from `at` on.
+    pub fn from(&mut self, at: usize) -> &mut [u8] {
+        &mut self.bytes[self.begin + at..]
+    }
+
+    /// The whole; its memory is used again once nobody has it any more. Little is copied, so that whoever keeps it keeps
+    /// little.
+    pub fn finish(self) -> Bytes {
+        let (begin, len) = (self.begin, self.len());
+        if len < self.bytes.capacity() / 2 {
+            let bytes = Bytes::copy_from_slice(&self.bytes[begin..]);
+            self.memory.give(self.bytes);
+            return bytes;
+        }
+        Bytes::from_owner(Lent(self)).slice(begin..begin + len)
+    }
+}
+
+struct Lent(Buffer);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.0.bytes);
+        self.0.memory.give(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_used_again_and_given_back() {
+        let memory = SegmentMemory::default();
+        let made = |size: usize| {
+            let mut buffer = memory.take(1 << 20);
+            buffer.tail().extend((0..size).map(|at| at as u8));
+            let bytes = buffer.finish();
+            assert_eq!(bytes.len(), size);
+            assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+            bytes
+        };
+        let idle = || memory.0.lock().buffers.len();
+        let large = made(1 << 20);
+        assert_eq!(large.as_ptr().align_offset(ALIGN), 0);
+        let (place, part) = (large.as_ptr(), large.slice(5..6));
+        drop(large);
+        assert_eq!((idle(), part[0]), (0, 5), "a part keeps the whole");
+        drop(part);
+        assert_eq!(idle(), 1);
+        assert_eq!(made(1 << 20).as_ptr(), place);
+        let small = made(100);
+        assert_eq!(idle(), 1, "what keeps a little has a buffer of its own");
+        drop(small);
+        memory.rest();
+        assert_eq!(idle(), 1, "it was needed");
+        memory.rest();
+        assert_eq!(idle(), 0);
+        assert_eq!(made(5 << 20).len(), 5 << 20);
+    }
+}
