@@ -33,7 +33,7 @@ mutants! {
     RENAME_IN_TWO_ENTRIES, "rename-in-two-entries", "7: an operation is one entry";
     RENAME_IN_TWO_BATCHES, "rename-in-two-batches", "14: a checkpoint is one batch";
     REPLY_NOT_REPLAYED, "reply-not-replayed", "9: an outcome survives with its operation";
-    LATE_COPY_RUNS, "late-copy-runs", "9: a copy that a later connection has overtaken does not run";
+    LATE_COPY_RUNS, "late-copy-runs", "9: a late copy does not run over what came since";
     RECLAIM_REFUSED, "reclaim-refused", "10: in grace reclaims are granted";
     LOCK_GRANTED_IN_GRACE, "lock-granted-in-grace", "10: in grace only reclaims are granted";
     TRIM_TOO_EARLY, "trim-too-early", "15: the log is trimmed after the batch";

@@ -1,67 +1,105 @@
-//! Copies of a change that come late, on a connection that the client has given up (engine rule 9).
+//! Copies of a change that come after it was answered (engine rule 9).
 //!
-//! - A client that sends a call again on a new connection takes the first answer, goes on, and may write newer bytes to the
-//!   same place. What it had sent before may still lie in the old connection, or wait here for room: it must not run then.
-//! - So the latest connection that brought a change is kept, and a copy from an earlier one is refused when its turn comes,
-//!   under the locks of what it changes. The first copy to run is not the one that counts: the one last sent is.
-//! - Kept are the last [`KEPT`] at least, of clients that had another connection shortly before; of others nothing can come
-//!   late. A name that two changes share costs the one sent earlier a refusal for the moment.
+//! - A client sends a call again when its answer is late, on the same connection or on another. It takes the first answer,
+//!   goes on, and may write newer bytes to the same place; the other copy may still lie in a connection, or wait here for
+//!   room or for a fetch. Nobody can tell by what it came on which one the client sent last.
+//! - So the names of changes that ran or were refused are kept. A copy of one may run only if that comes to the same as not
+//!   running: a write whose bytes are there, a lock that is held. Any other is refused for the moment, under the locks of
+//!   what it changes. A client that did not hear the first answer asks once more, under another name.
+//! - Of each client the last [`KEPT`] at least are kept, for [`AGE`] at least and twice that at most; see also
+//!   [`CLIENTS_MAX`] and [`KEPT_OF_ALL`].
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tarn_base::mutant;
-use tarn_vfs::Sent;
+use tarn_vfs::{ClientId, Sent};
 
-/// Changes kept at least: 2 s of the fastest client, and some 5 MiB with those before them.
-pub const KEPT: usize = 7 << 14;
+/// Changes of a client that are kept at least: some 300 KiB with as many before them.
+pub const KEPT: usize = 7 << 10;
+/// How long they are kept at least. A client that begins its numbers anew must not be refused for ever.
+pub const AGE: Duration = Duration::from_secs(300);
+/// Clients whose changes are kept; for one more, whoever has been silent the longest is forgotten.
+pub const CLIENTS_MAX: usize = 1024;
+/// Changes of all clients that are kept; beyond that the same: some 20 MiB.
+pub const KEPT_OF_ALL: usize = 1 << 20;
 
 const SHARDS: usize = 16;
 
-/// Connections by the names of changes: of the latest, and of as many before them.
+#[derive(Debug, Default)]
+struct Client {
+    /// Names of changes that ran after `since`.
+    latest: HashSet<u64>,
+    /// And before.
+    before: HashSet<u64>,
+    since: Duration,
+    /// The shard's count of changes at its last.
+    called: u64,
+}
+
+impl Client {
+    fn kept(&self) -> usize {
+        self.latest.len() + self.before.len()
+    }
+
+    /// Adds a name; the oldest go.
+    fn note(&mut self, name: u64, now: Duration) {
+        if self.latest.len() >= KEPT || now.saturating_sub(self.since) >= AGE {
+            let latest = std::mem::take(&mut self.latest);
+            self.before = if now.saturating_sub(self.since) < 2 * AGE { latest } else { HashSet::new() };
+            self.since = now;
+        }
+        self.latest.insert(name);
+    }
+
+    fn ran(&self, name: u64, now: Duration) -> bool {
+        let age = now.saturating_sub(self.since);
+        age < 2 * AGE && self.latest.contains(&name) || age < AGE && self.before.contains(&name)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shard {
-    latest: HashMap<u64, u64>,
-    before: HashMap<u64, u64>,
+    clients: BTreeMap<ClientId, Client>,
+    kept: usize,
+    calls: u64,
 }
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub struct Resent {
     shards: [Mutex<Shard>; SHARDS],
-    /// There was something to keep.
-    any: AtomicBool,
 }
 
 impl Resent {
-    fn shard(&self, name: u64) -> &Mutex<Shard> {
-        &self.shards[(name >> 60) as usize % SHARDS]
+    fn shard(&self, client: ClientId) -> &Mutex<Shard> {
+        let mixed = (client.0 as u64 ^ (client.0 >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 60) as usize % SHARDS]
     }
 
-    /// The change has come, and will run after this.
-    pub fn note(&self, sent: &Sent) {
-        if !sent.follows {
-            return;
+    /// The change has run, or was refused.
+    pub fn note(&self, sent: &Sent, now: Duration) {
+        let mut guard = self.shard(sent.client).lock();
+        let shard = &mut *guard;
+        shard.calls += 1;
+        let client = shard.clients.entry(sent.client).or_default();
+        client.called = shard.calls;
+        let before = client.kept();
+        client.note(sent.name, now);
+        shard.kept = shard.kept + client.kept() - before;
+        while shard.clients.len() > CLIENTS_MAX / SHARDS || shard.kept > KEPT_OF_ALL / SHARDS {
+            let silent = shard.clients.iter().min_by_key(|(_, client)| client.called).map(|(id, _)| *id);
+            let Some(gone) = silent.and_then(|id| shard.clients.remove(&id)) else { return };
+            shard.kept -= gone.kept();
         }
-        let mut shard = self.shard(sent.name).lock();
-        if shard.latest.len() >= KEPT / SHARDS {
-            shard.before = std::mem::take(&mut shard.latest);
-            shard.latest.reserve(KEPT / SHARDS);
-        }
-        let connection = shard.latest.entry(sent.name).or_default();
-        *connection = sent.connection.max(*connection);
-        self.any.store(true, Ordering::Release);
     }
 
-    /// Whether a copy of the change has come on a later connection.
-    pub fn is_late(&self, sent: &Sent) -> bool {
-        if !self.any.load(Ordering::Acquire) || mutant::on(mutant::LATE_COPY_RUNS) {
-            return false;
-        }
-        let shard = self.shard(sent.name).lock();
-        let later = |kept: &HashMap<u64, u64>| kept.get(&sent.name).is_some_and(|later| *later > sent.connection);
-        later(&shard.latest) || later(&shard.before)
+    /// Whether the change has been answered, as far as that is kept.
+    pub fn answered(&self, sent: &Sent, now: Duration) -> bool {
+        let shard = self.shard(sent.client).lock();
+        let ran = shard.clients.get(&sent.client).is_some_and(|client| client.ran(sent.name, now));
+        ran && !mutant::on(mutant::LATE_COPY_RUNS)
     }
 }
 
@@ -69,34 +107,51 @@ impl Resent {
 mod tests {
     use super::*;
 
-    fn sent(name: u64, connection: u64) -> Sent {
-        Sent { name, connection, follows: connection > 1 }
+    fn sent(client: u128, name: u64) -> Sent {
+        Sent { client: ClientId(client), name }
+    }
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn what_ran_is_known_for_a_while() {
+        let resent = Resent::default();
+        resent.note(&sent(1, 7), NOW);
+        assert!(
+            resent.answered(&sent(1, 7), NOW)
+                && !resent.answered(&sent(2, 7), NOW)
+                && !resent.answered(&sent(1, 8), NOW)
+        );
+        assert!(resent.answered(&sent(1, 7), NOW + AGE));
+        assert!(!resent.answered(&sent(1, 7), NOW + 2 * AGE), "a number that is used again is refused for ever");
+        resent.note(&sent(1, 9), NOW + AGE);
+        assert!(resent.answered(&sent(1, 7), NOW + AGE) && !resent.answered(&sent(1, 7), NOW + 2 * AGE));
+        assert!(resent.answered(&sent(1, 9), NOW + 2 * AGE));
     }
 
     #[test]
-    fn a_copy_is_late_once_another_came_on_a_later_connection() {
+    fn the_last_ones_of_each_client_are_kept_whatever_others_do() {
         let resent = Resent::default();
-        resent.note(&sent(7, 1));
-        assert!(!resent.is_late(&sent(7, 1)));
-        resent.note(&sent(7, 2));
-        assert!(resent.is_late(&sent(7, 1)) && !resent.is_late(&sent(7, 2)), "the last one sent runs");
-        resent.note(&sent(7, 1));
-        assert!(resent.is_late(&sent(7, 1)), "a late copy makes nothing earlier");
-        assert!(!resent.is_late(&sent(8, 1)), "another change");
+        resent.note(&sent(1, 7), NOW);
+        (0..10 * KEPT as u64).for_each(|name| resent.note(&sent(2, name), NOW));
+        assert!(resent.answered(&sent(1, 7), NOW));
+        let last = 9 * KEPT as u64..10 * KEPT as u64;
+        assert!(last.into_iter().all(|name| resent.answered(&sent(2, name), NOW)));
+        assert!(!resent.answered(&sent(2, 0), NOW));
     }
 
     #[test]
-    fn the_last_ones_are_kept_and_memory_is_bounded() {
+    fn memory_is_bounded_and_the_silent_are_forgotten_first() {
         let resent = Resent::default();
-        let name = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let count = 5 * KEPT as u64;
-        (0..count).for_each(|number| resent.note(&sent(name(number), 2)));
-        let last = count - KEPT as u64 * 9 / 10;
-        assert!((last..count).all(|number| resent.is_late(&sent(name(number), 1))));
-        let kept = |shard: &Mutex<Shard>| {
-            let shard = shard.lock();
-            shard.latest.len() + shard.before.len()
-        };
-        assert!(resent.shards.iter().map(kept).sum::<usize>() <= 2 * KEPT);
+        for client in 1..=300 {
+            (0..2 * KEPT as u64).for_each(|name| resent.note(&sent(client, name), NOW));
+            resent.note(&sent(1, 1), NOW);
+        }
+        (1_000..20_000).for_each(|client| resent.note(&sent(client, 1), NOW));
+        let shards = || resent.shards.iter().map(|shard| shard.lock());
+        assert!(shards().map(|shard| shard.kept).sum::<usize>() <= KEPT_OF_ALL);
+        assert!(shards().map(|shard| shard.clients.len()).sum::<usize>() <= CLIENTS_MAX);
+        assert!(shards().all(|shard| shard.kept == shard.clients.values().map(Client::kept).sum::<usize>()));
+        assert!(resent.answered(&sent(19_999, 1), NOW) && !resent.answered(&sent(2, 1), NOW));
     }
 }

@@ -91,14 +91,9 @@ impl Core {
     where
         O: Operation<Out = Effect>,
     {
-        let marks = Marks { token: caller.once, sent: caller.sent };
         let Some(token) = caller.once else { return self.execute_sent(caller, operation) };
-        let entered = self.once.enter(&token);
-        // Whoever joins a call is answered when that has run, wherever it came from.
-        if let (Enter::Run | Enter::Ran(_), Some(sent)) = (&entered, &caller.sent) {
-            self.resent.note(sent);
-        }
-        match entered {
+        let marks = Marks { token: Some(token), sent: caller.sent };
+        match self.once.enter(&token) {
             Enter::Ran(reply) => {
                 let mut reply = *reply;
                 let position = match &mut reply {
@@ -113,11 +108,8 @@ impl Core {
         }
     }
 
-    /// Runs a changing operation that may run twice, but not after one that the client sent later.
+    /// Runs a changing operation that may run twice where it comes to the same ([`crate::resent`]).
     pub fn execute_sent<O: Operation>(self: &Arc<Self>, caller: &Caller, operation: O) -> Answer<O::Out> {
-        if let Some(sent) = &caller.sent {
-            self.resent.note(sent);
-        }
         self.execute_marked(operation, Marks { token: None, sent: caller.sent })
     }
 
@@ -145,6 +137,7 @@ impl Core {
         let mut locks = operation.locks();
         match self.attempt(&operation, &mut locks, &Pins::default(), marks) {
             Ok(reply) => {
+                self.note_refusal(&reply, marks);
                 end(self, &reply);
                 Answer::ready(reply)
             }
@@ -155,6 +148,7 @@ impl Core {
                     "operation",
                     Box::pin(async move {
                         let reply = core.finish_later(operation, locks, need, marks).await;
+                        core.note_refusal(&reply, marks);
                         end(&core, &reply);
                         // A connection that went away loses a reply, not a change.
                         let _ = sender.send(reply);
@@ -162,6 +156,13 @@ impl Core {
                 );
                 Answer::Later(receiver)
             }
+        }
+    }
+
+    /// A call that was refused has been answered too. One that may be tried again comes under another name.
+    fn note_refusal<T>(&self, reply: &Reply<T>, marks: Marks) {
+        if let (Err(_), Some(sent)) = (reply, &marks.sent) {
+            self.resent.note(sent, self.world.clock.steady());
         }
     }
 
@@ -226,12 +227,11 @@ impl Core {
                 return Err(Need { stale: true, ..Need::default() });
             }
             let mut tx = Tx::new(self, stack, pins, &held);
+            tx.again = marks.sent.is_some_and(|sent| self.resent.answered(&sent, self.world.clock.steady()));
             match operation.run(&mut tx) {
-                // Here everything is held that it changes, the table of locks included.
-                Ok(_) if tx.changes() && marks.sent.is_some_and(|sent| self.resent.is_late(&sent)) => {
-                    return Ok(Err(Done::now(Errno::TryLater.into())));
-                }
-                Ok(out) if tx.changes() => match self.commit(tx, out, marks.token) {
+                // It was answered before, and it does not come to the same.
+                Ok(_) if tx.again && tx.changes() => return Ok(Err(Done::now(Errno::TryLater.into()))),
+                Ok(out) if tx.changes() => match self.commit(tx, out, marks) {
                     Err(need) if need.again => {}
                     end => return end,
                 },
@@ -254,7 +254,7 @@ impl Core {
     }
 
     /// The end of a run: position, log, overlay.
-    fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, token: Option<OnceToken>) -> Result<Reply<T>, Need> {
+    fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, marks: Marks) -> Result<Reply<T>, Need> {
         if let Some(errno) = self.refuses_changes(&tx.entry.usage) {
             return Ok(Err(Done::now(errno.into())));
         }
@@ -262,7 +262,7 @@ impl Core {
             return Err(Need { log_room: true, ..Need::default() });
         }
         let mut parts = tx.into_parts();
-        if let (Some(token), Some(effect)) = (token, out.effect()) {
+        if let (Some(token), Some(effect)) = (marks.token, out.effect()) {
             parts.entry.session.push(SessionChange::Outcome(token, Box::new(effect.clone())));
         }
         let high = self.write_speed_is_high(&parts.entry);
@@ -297,8 +297,11 @@ impl Core {
             }
         };
         out.stamp(position);
-        if let (Some(token), Some(effect)) = (token, out.effect()) {
+        if let (Some(token), Some(effect)) = (marks.token, out.effect()) {
             self.once.remember(&token, effect.clone(), position);
+        }
+        if let Some(sent) = &marks.sent {
+            self.resent.note(sent, self.world.clock.steady());
         }
         drop(gate);
         if let Some(mut table) = parts.table {

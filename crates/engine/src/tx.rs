@@ -120,6 +120,8 @@ pub struct Tx<'a> {
     pub seen: Position,
     /// What the run will change.
     pub entry: Entry,
+    /// The call was answered before: it may change nothing, unless it comes to the same.
+    pub again: bool,
     /// The change is UNSTABLE data and its attributes: nobody needs to wait for it.
     pub unstable: bool,
     /// The number of the generation that must still be open at the commit.
@@ -143,6 +145,7 @@ impl<'a> Tx<'a> {
             need: Need::default(),
             seen: Position::ZERO,
             entry: Entry::default(),
+            again: false,
             unstable: false,
             on_open: None,
             granted: Vec::new(),

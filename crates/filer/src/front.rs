@@ -30,7 +30,8 @@ use crate::net::{SystemDialer, SystemResolver};
 use crate::protocol::{ClientView, OperationStatus, StatusView, VolumeChange};
 
 /// Serves one connection to its end on the calling thread.
-pub type Serve = Box<dyn FnOnce(tokio::net::TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+pub type Connection =
+    Arc<dyn Fn(tokio::net::TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// All programs and what they remember of their clients.
 pub struct Front {
@@ -79,14 +80,15 @@ impl Front {
         Ok(Front { files, world, shared, by_datagram, by_connection, mounts, nlm, outbound, limits, nfs })
     }
 
-    /// What a serving thread does with a connection from `peer` that has been accepted now.
-    pub fn connection(&self, peer: SocketAddr) -> Serve {
-        let entered = self.shared.enter(peer);
-        Box::new(move |stream| {
+    /// What a serving thread does with a connection.
+    pub fn connection(&self) -> Connection {
+        let shared = self.shared.clone();
+        Arc::new(move |stream, peer| {
+            let shared = shared.clone();
             Box::pin(async move {
                 let served = match server::prepare(&stream) {
-                    Ok(()) => server::serve_connection(stream, entered).await,
-                    Err(error) => Err(error.into()),
+                    Ok(()) => server::serve_connection(stream, peer, shared).await.map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
                 };
                 if let Err(reason) = served {
                     tracing::debug!(%peer, "a connection ended: {reason}");
@@ -182,9 +184,9 @@ async fn connections(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let entered = shared.enter(peer);
+                let shared = shared.clone();
                 tokio::spawn(async move {
-                    let _ = server::serve_connection(stream, entered).await;
+                    let _ = server::serve_connection(stream, peer, shared).await;
                 });
             }
             Err(error) => {

@@ -75,7 +75,7 @@ impl Gate {
         let node = self.key.verify(handle).map_err(|_| Refusal::BadHandle)?;
         let table = self.exports.current();
         let export = table.find(node.volume).ok_or(Refusal::Stale)?;
-        let grant = match self.exports.judge(export, cx.source.peer) {
+        let grant = match self.exports.judge(export, cx.peer) {
             Verdict::Allowed(grant) => grant,
             Verdict::Denied => return Err(Refusal::Denied),
             Verdict::Unresolved => return Err(Refusal::TryLater),

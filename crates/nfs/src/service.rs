@@ -27,27 +27,10 @@ pub enum Transport {
 
 /// Where a call came from.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct CallContext<'a> {
     /// Address and port; an IPv4 address mapped into IPv6 is unmapped ([`canonical`]).
     pub peer: SocketAddr,
     pub transport: Transport,
-    /// The place of its connection in the order in which they were accepted; 0 of a datagram.
-    pub connection: u64,
-    /// Whether the client had another connection shortly before, on which copies of its calls may still come.
-    pub follows: bool,
-}
-
-impl Source {
-    /// Of a datagram, or of a connection of which nothing more is known.
-    pub fn alone(peer: SocketAddr, transport: Transport) -> Source {
-        Source { peer, transport, connection: 0, follows: false }
-    }
-}
-
-/// What a program knows of a call besides the call.
-#[derive(Clone, Copy, Debug)]
-pub struct CallContext<'a> {
-    pub source: Source,
     /// The whole message; `call.args` is part of it, so [`Bytes::slice_ref`] gives payloads without a copy. Must
     /// not be kept beyond the call.
     pub message: &'a Bytes,
@@ -56,7 +39,7 @@ pub struct CallContext<'a> {
 impl CallContext<'_> {
     /// The client as the file system names it: its address in 128 bits, without the port.
     pub fn client(&self) -> ClientId {
-        client_id(self.source.peer.ip())
+        client_id(self.peer.ip())
     }
 }
 
@@ -151,7 +134,13 @@ pub enum Dispatched {
 pub const STATUS_REFUSED: u32 = u32::MAX;
 
 /// Runs the call in `message` and appends the reply to `out`, without record mark.
-pub fn dispatch(programs: &[Arc<dyn Program>], source: Source, message: &Bytes, out: &mut Writer) -> Dispatched {
+pub fn dispatch(
+    programs: &[Arc<dyn Program>],
+    peer: SocketAddr,
+    transport: Transport,
+    message: &Bytes,
+    out: &mut Writer,
+) -> Dispatched {
     let call = match Call::decode(message) {
         Ok(call) => call,
         Err(error) => return refuse_undecoded(error, out),
@@ -168,7 +157,7 @@ pub fn dispatch(programs: &[Arc<dyn Program>], source: Source, message: &Bytes, 
     }
     let mark = out.mark();
     rpc::reply_success(out, call.xid);
-    let cx = CallContext { source, message };
+    let cx = CallContext { peer, transport, message };
     match program.call(&cx, &call, out) {
         Progress::Done { position, status } => Dispatched::Replied { called, position, status },
         Progress::Later(reply) => {
@@ -256,7 +245,7 @@ mod tests {
         Call::encode(&mut w, 1, program, version, procedure, None);
         let mut out = Writer::new();
         let peer = "127.0.0.1:700".parse().unwrap();
-        let dispatched = dispatch(&programs, Source::alone(peer, Transport::Tcp), &w.to_vec().into(), &mut out);
+        let dispatched = dispatch(&programs, peer, Transport::Tcp, &w.to_vec().into(), &mut out);
         (dispatched, out.to_vec())
     }
 

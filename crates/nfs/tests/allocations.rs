@@ -12,7 +12,7 @@ use tarn_base::world::{BoxFuture, Clock, Random, Spawn, World};
 use tarn_nfs::exports::{Exports, Names, Resolver};
 use tarn_nfs::gate::Gate;
 use tarn_nfs::ops::Nfs;
-use tarn_nfs::service::{Dispatched, Programs, Source, Transport, dispatch};
+use tarn_nfs::service::{Dispatched, Programs, Transport, dispatch};
 use tarn_nfs::session::record::{self, Framed, Framer};
 use tarn_nfs::wire::rpc::{AuthSys, Call};
 use tarn_nfs::wire::xdr::Writer;
@@ -101,13 +101,12 @@ fn getattr_allocates_nothing_of_its_own() {
     let mut framer = Framer::default();
     let mut buffer = BytesMut::with_capacity(64 << 10);
     let mut out = Writer::new();
-    let source = Source::alone("10.0.0.1:700".parse().unwrap(), Transport::Tcp);
     let mut serve = || {
         buffer.reserve(16 << 10);
         buffer.extend_from_slice(&message);
         let Ok(Framed::Message(message)) = framer.next(&mut buffer) else { panic!("a whole message was given") };
         let mark = record::begin(&mut out);
-        let done = dispatch(&programs, source, &message, &mut out);
+        let done = dispatch(&programs, "10.0.0.1:700".parse().unwrap(), Transport::Tcp, &message, &mut out);
         assert!(matches!(done, Dispatched::Replied { status: 0, .. }));
         record::end(&mut out, mark);
         out.clear(64 << 10);

@@ -128,7 +128,7 @@ pub struct Caller {
     pub client: ClientId,
     /// Set when the call must not run twice.
     pub once: Option<OnceToken>,
-    /// Set when the call must not run after a copy of it that a later connection brought.
+    /// Set when a copy of the call may come after it ran.
     pub sent: Option<Sent>,
     /// The owner of a file may read and write it whatever its mode says (the client checked at open).
     pub owner_override: bool,
@@ -166,15 +166,12 @@ pub struct OnceToken {
     pub digest: u64,
 }
 
-/// On which of its client's connections a call came.
+/// A call that may come more than once, and may run twice as long as nothing came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The same for all copies of one call, and for two calls hardly ever.
+    pub client: ClientId,
+    /// The same for all copies of one call, and for two calls of one client hardly ever.
     pub name: u64,
-    /// Connections accepted later have higher numbers.
-    pub connection: u64,
-    /// Whether the client had another connection shortly before, on which a copy may still come.
-    pub follows: bool,
 }
 
 /// Rights asked for and granted.

@@ -56,6 +56,7 @@ impl Operation for TakeLock {
         if self.request.reclaim && mutant::on(mutant::RECLAIM_REFUSED) {
             return Err(Errno::Grace.into());
         }
+        tx.again = tx.again && !tx.table().stands(&self.request.lock);
         let decision = tx.table().decide_lock(&self.request, in_grace)?;
         Ok(take(tx, decision))
     }

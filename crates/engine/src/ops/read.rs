@@ -46,7 +46,8 @@ impl Operation for Read {
 }
 
 impl Read {
-    fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
+    /// The bytes, of which there are so many.
+    pub(super) fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
         let volume = tx.volume(self.node.volume)?;
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
         let mut out = SmallVec::new();

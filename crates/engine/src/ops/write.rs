@@ -7,6 +7,7 @@ use tarn_vfs::posix::{after_write, check_write};
 use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stability};
 
 use super::data::{self, records_of};
+use super::read::Read;
 use crate::core::{Core, LARGE};
 use crate::entry::Payload;
 use crate::hold::Held;
@@ -57,6 +58,22 @@ impl Operation for Write {
 }
 
 impl Write {
+    /// Whether the file holds these bytes at this place.
+    fn is_there(&self, tx: &mut Tx<'_>, inode: &Inode) -> Step<bool> {
+        let len = self.data.len();
+        if inode.size < self.offset + len as u64 {
+            return Ok(false);
+        }
+        let read = Read { caller: self.caller.clone(), node: self.node, offset: self.offset, count: len as u32 };
+        let mut taken = 0;
+        let pieces = read.pieces(tx, inode, len as u64)?;
+        Ok(pieces.iter().all(|piece| {
+            let same = self.data[taken..].starts_with(piece);
+            taken += piece.len();
+            same
+        }))
+    }
+
     fn apply(&self, tx: &mut Tx<'_>, inode: &mut Inode) -> Step<()> {
         let len = self.data.len() as u64;
         if len > u64::from(IO_SIZE_MAX) {
@@ -68,6 +85,7 @@ impl Write {
         if len == 0 {
             return Ok(());
         }
+        tx.again = tx.again && !self.is_there(tx, inode)?;
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
         let mut taken = 0;
         for (record, start, end) in records_of(inode.record_bits, self.offset, len) {

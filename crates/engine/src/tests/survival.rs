@@ -79,41 +79,46 @@ async fn outcomes_and_locks_survive_trimming_and_crashes() {
 }
 
 #[tokio::test]
-async fn a_copy_on_an_earlier_connection_does_not_run_any_more() {
+async fn a_late_copy_does_not_run_over_what_came_since() {
     let rig = Rig::new();
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
-    let sent = |name, connection| {
-        let sent = Some(Sent { name, connection, follows: connection > 1 });
-        Caller { sent, once: None, ..Caller::root() }
-    };
+    let sent = |name| Caller { sent: Some(Sent { client: ClientId(5), name }), ..Caller::root() };
     let write =
-        |caller: Caller, data: &'static [u8]| engine.write(&caller, node, 0, Bytes::from_static(data), Stability::File);
-    write(sent(7, 1), b"first").await.unwrap();
-    write(sent(7, 2), b"first").await.unwrap();
-    write(sent(8, 2), b"newer").await.unwrap();
-    let late = write(sent(7, 1), b"first").await.unwrap_err();
-    assert_eq!(late.value.errno, Errno::TryLater);
+        |name, data: &'static [u8]| engine.write(&sent(name), node, 0, Bytes::from_static(data), Stability::File);
+    let later = |errno: Errno| assert_eq!(errno, Errno::TryLater);
+    write(7, b"first").await.unwrap();
+    write(7, b"first").await.expect("a copy that comes to the same");
+    write(8, b"newer").await.unwrap();
+    later(write(7, b"first").await.unwrap_err().value.errno);
     assert_eq!(read(&engine, node, 0, 9).await, b"newer");
-    // The same of a call with a token whose outcome has been forgotten.
-    let cut = |connection| {
-        let token = OnceToken { client: ClientId(5), number: connection, digest: 7 };
-        let caller = Caller { once: Some(token), ..sent(9, connection) };
-        engine.setattr(&caller, node, SetAttr { size: Some(0), ..SetAttr::default() })
+    // Where the content has to be fetched too.
+    engine.checkpoint().await.unwrap();
+    write(8, b"newer").await.expect("a copy that comes to the same");
+    later(write(7, b"first").await.unwrap_err().value.errno);
+    // A call whose outcome has been forgotten.
+    let cut = |number| {
+        let token = OnceToken { client: ClientId(5), number, digest: 7 };
+        let set = SetAttr { size: Some(0), ..SetAttr::default() };
+        engine.setattr(&Caller { once: Some(token), ..sent(9) }, node, set)
     };
-    cut(2).await.unwrap();
-    // And of an unlock, after which the lock was taken again.
-    let take = || engine.lock(&Caller::root(), lock(node, "one"));
-    let Lock { owner, range, .. } = lock(node, "one").lock;
-    let unlock = |connection| engine.unlock(&sent(11, connection), node, owner.clone(), range);
-    take().await.unwrap();
-    unlock(2).await.unwrap();
-    take().await.unwrap();
-    assert_eq!(unlock(1).await.unwrap_err().value.errno, Errno::TryLater);
-    assert_eq!(engine.locks().len(), 1);
-    write(sent(10, 2), b"again").await.unwrap();
-    assert_eq!(cut(1).await.unwrap_err().value.errno, Errno::TryLater);
+    cut(1).await.unwrap();
+    later(write(8, b"newer").await.unwrap_err().value.errno);
+    write(10, b"again").await.unwrap();
+    later(cut(2).await.unwrap_err().value.errno);
     assert_eq!(read(&engine, node, 0, 9).await, b"again");
+    // An unlock, after which the lock was taken again; a lock, after it was given up.
+    let take = |name| engine.lock(&sent(name), lock(node, "one"));
+    let Lock { owner, range, .. } = lock(node, "one").lock;
+    let unlock = |name| engine.unlock(&sent(name), node, owner.clone(), range);
+    take(11).await.unwrap();
+    take(11).await.expect("the lock is held");
+    unlock(12).await.unwrap();
+    unlock(12).await.expect("the lock is not held");
+    later(take(11).await.unwrap_err().value.errno);
+    take(13).await.unwrap();
+    later(unlock(12).await.unwrap_err().value.errno);
+    assert_eq!(engine.locks().len(), 1);
 }
 
 #[tokio::test]

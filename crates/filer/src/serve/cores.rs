@@ -7,7 +7,7 @@
 //!   those that always have something to do.
 //! - At the end, connections have a moment to answer what they work on; then they are cut.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::exit::{Outcome, Stop};
-use crate::front::Serve;
+use crate::front::Connection;
 
 /// How long connections may take to answer what they work on when the server ends.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,23 +30,23 @@ pub struct Cores {
 }
 
 struct Core {
-    hand_over: UnboundedSender<(TcpStream, Serve)>,
+    hand_over: UnboundedSender<(TcpStream, SocketAddr)>,
     thread: JoinHandle<()>,
 }
 
 impl Cores {
-    /// Starts `count` threads.
-    pub fn start(count: usize) -> Outcome<Cores> {
-        let cores = (0..count).map(start).collect::<Outcome<Vec<Core>>>()?;
+    /// Starts `count` threads that run `serve` for each connection they are given.
+    pub fn start(count: usize, serve: &Connection) -> Outcome<Cores> {
+        let cores = (0..count).map(|index| start(index, serve.clone())).collect::<Outcome<Vec<Core>>>()?;
         Ok(Cores { cores, next: 0 })
     }
 
     /// Gives a connection, set to non-blocking, to the thread whose turn it is.
-    pub fn hand_over(&mut self, stream: TcpStream, serve: Serve) {
+    pub fn hand_over(&mut self, stream: TcpStream, peer: SocketAddr) {
         let core = &self.cores[self.next % self.cores.len()];
         self.next = self.next.wrapping_add(1);
         // A thread that has ended drops the connection, and the client comes again.
-        let _ = core.hand_over.send((stream, serve));
+        let _ = core.hand_over.send((stream, peer));
     }
 
     /// Takes no more connections and waits for the threads.
@@ -60,7 +60,7 @@ impl Cores {
     }
 }
 
-fn start(index: usize) -> Outcome<Core> {
+fn start(index: usize, serve: Connection) -> Outcome<Core> {
     let failed = |error: std::io::Error| Stop::Internal(format!("a serving thread cannot start: {error}"));
     let (hand_over, connections) = unbounded_channel();
     let runtime =
@@ -69,16 +69,16 @@ fn start(index: usize) -> Outcome<Core> {
         .name(format!("serve-{index}"))
         .spawn(move || {
             crate::slice::shorten();
-            runtime.block_on(accept(connections));
+            runtime.block_on(accept(connections, serve));
         })
         .map_err(failed)?;
     Ok(Core { hand_over, thread })
 }
 
-async fn accept(mut connections: UnboundedReceiver<(TcpStream, Serve)>) {
+async fn accept(mut connections: UnboundedReceiver<(TcpStream, SocketAddr)>, serve: Connection) {
     let mut served = JoinSet::new();
     loop {
-        let (stream, serve) = tokio::select! {
+        let (stream, peer) = tokio::select! {
             next = connections.recv() => match next {
                 Some(next) => next,
                 None => break,
@@ -88,9 +88,9 @@ async fn accept(mut connections: UnboundedReceiver<(TcpStream, Serve)>) {
         };
         match tokio::net::TcpStream::from_std(stream) {
             Ok(stream) => {
-                served.spawn(serve(stream));
+                served.spawn(serve(stream, peer));
             }
-            Err(error) => tracing::warn!("a connection cannot be served: {error}"),
+            Err(error) => tracing::warn!(%peer, "a connection cannot be served: {error}"),
         }
     }
     let _ = tokio::time::timeout(PATIENCE, async { while served.join_next().await.is_some() {} }).await;
@@ -99,31 +99,31 @@ async fn accept(mut connections: UnboundedReceiver<(TcpStream, Serve)>) {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::sync::Arc;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
     #[test]
     fn connections_take_turns_and_end_with_the_threads() {
-        let serve = || -> Serve {
-            Box::new(|mut stream| {
-                Box::pin(async move {
-                    let name = std::thread::current().name().unwrap_or("?").to_owned();
-                    let _ = stream.write_all(name.as_bytes()).await;
-                    let mut end = [0];
-                    let _ = stream.read(&mut end).await;
-                })
+        let serve: Connection = Arc::new(|mut stream, _| {
+            Box::pin(async move {
+                let name = std::thread::current().name().unwrap_or("?").to_owned();
+                let _ = stream.write_all(name.as_bytes()).await;
+                let mut end = [0];
+                let _ = stream.read(&mut end).await;
             })
-        };
-        let mut cores = Cores::start(2).unwrap();
+        });
+        let mut cores = Cores::start(2, &serve).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut clients = Vec::new();
         for turn in 0..4 {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            let (stream, _) = listener.accept().unwrap();
+            let (stream, peer) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();
-            cores.hand_over(stream, serve());
+            cores.hand_over(stream, peer);
             let mut name = [0; 7];
             client.read_exact(&mut name).unwrap();
             assert_eq!(name, *format!("serve-{}", turn % 2).as_bytes());

@@ -125,7 +125,7 @@ async fn serve(
         None => Vec::new(),
     };
     let listener = tokio::net::TcpListener::from_std(sockets.nfs).map_err(failed)?;
-    let mut cores = Cores::start(settings.cores)?;
+    let mut cores = Cores::start(settings.cores, &front.connection())?;
     let uid = rustix::process::getuid().as_raw();
     // Nobody needs to read it.
     let _ = std::io::stdout().write_all(banner::text(settings, nfs, admin, opening, uid).as_bytes());
@@ -137,7 +137,7 @@ async fn serve(
     }
     tokio::select! {
         () = wait_for_end(&mut signals, flags) => {}
-        () = accept(&listener, &front, &mut cores) => {}
+        () = accept(&listener, &mut cores) => {}
     }
     beside.iter().for_each(tokio::task::AbortHandle::abort);
     front.stop();
@@ -148,11 +148,11 @@ async fn serve(
 }
 
 /// Accepts connections and hands them to the serving threads in turn; for ever.
-async fn accept(listener: &tokio::net::TcpListener, front: &Front, cores: &mut Cores) {
+async fn accept(listener: &tokio::net::TcpListener, cores: &mut Cores) {
     loop {
         let accepted = listener.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         match accepted {
-            Ok((stream, peer)) => cores.hand_over(stream, front.connection(peer)),
+            Ok((stream, peer)) => cores.hand_over(stream, peer),
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 // Out of descriptors: those who are served go on, and some will end.

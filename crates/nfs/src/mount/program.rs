@@ -72,7 +72,7 @@ impl Mount {
         let Ok(path) = mount3::path(call.args) else {
             return Progress::Refused(AcceptStatus::GarbageArguments);
         };
-        let (inner, path, peer) = (self.inner.clone(), path.to_vec(), cx.source.peer);
+        let (inner, path, peer) = (self.inner.clone(), path.to_vec(), cx.peer);
         Progress::Later(Box::pin(async move {
             let mut w = Writer::new();
             let progress = match inner.mount(&path, peer).await {
@@ -107,13 +107,13 @@ impl Mount {
             return Progress::Refused(AcceptStatus::GarbageArguments);
         };
         if let Some(path) = path::parse(path) {
-            self.inner.mounts.remove(cx.source.peer.ip(), &path.spelling());
+            self.inner.mounts.remove(cx.peer.ip(), &path.spelling());
         }
         Progress::now(0)
     }
 
     fn unmount_all(&self, cx: &CallContext<'_>, _: &Call<'_>, _: &mut Writer) -> Progress {
-        self.inner.mounts.remove_all(cx.source.peer.ip());
+        self.inner.mounts.remove_all(cx.peer.ip());
         Progress::now(0)
     }
 

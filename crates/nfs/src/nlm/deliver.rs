@@ -95,6 +95,9 @@ impl Nlm {
         let wanted = || self.waiters.is_granting(&key, number);
         let mut attempt = Attempt { sent: 0, wanted: Some(&wanted) };
         loop {
+            if !self.is_ours().await {
+                return Answered::Overtaken;
+            }
             let answer = self.outbound.call(contact, question, &mut attempt).await;
             let status = answer.ok().and_then(|results| proto::decode_status(&results).ok());
             match status {
@@ -113,6 +116,14 @@ impl Nlm {
             }
             self.world.clock.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Whether the store still is, as far as this node can know before it says anything.
+    pub(super) async fn is_ours(&self) -> bool {
+        match self.gate.fs.awake(self.world.clock.steady()) {
+            Some(sleeps) => sleeps.await.is_ok(),
+            None => true,
         }
     }
 

@@ -138,9 +138,9 @@ impl Nlm {
         let token = once::token(cx.client(), call.xid, PROGRAM, call.procedure, caller.uid, call.args);
         // A request to wait must find out what became of the first one, not hear what was said to it.
         caller.once = (!ask.block).then_some(token);
-        caller.sent = once::sent(&cx.source, cx.client(), call.xid, token.digest);
+        caller.sent = Some(once::sent(cx.client(), call.xid, token.digest));
         let kind = if ask.exclusive { LockKind::Exclusive } else { LockKind::Shared };
-        let owner = locks::owner(clients::name(&ask.range.caller, cx.source.peer.ip()), &ask.range);
+        let owner = locks::owner(clients::name(&ask.range.caller, cx.peer.ip()), &ask.range);
         let lock = Lock { node, owner, kind, range };
         Ok(Asked { caller, lock, block: ask.block, reclaim: ask.reclaim, contact: self.contact(cx, ask.state) })
     }
@@ -165,7 +165,7 @@ impl Nlm {
     }
 
     fn contact(&self, cx: &CallContext<'_>, state: u32) -> Contact {
-        Contact { client: cx.source.peer.ip(), server: self.address, transport: cx.source.transport, state }
+        Contact { client: cx.peer.ip(), server: self.address, transport: cx.transport, state }
     }
 
     /// Runs an asynchronous request and sends its answer. One that gets lost is asked for again by the client.
@@ -173,6 +173,9 @@ impl Nlm {
         let (cookie, form, operation) = started;
         let outcome = operation.await;
         if outcome.position != Position::ZERO && self.gate.fs.durable(outcome.position).await.is_err() {
+            return;
+        }
+        if !self.is_ours().await {
             return;
         }
         let mut args = Writer::new();
@@ -215,7 +218,7 @@ impl Program for Nlm {
         };
         let Some(this) = self.shared() else { return Progress::Refused(AcceptStatus::SystemError) };
         if let Request::FreeAll(name) = request {
-            let source = cx.source.peer;
+            let source = cx.peer;
             return Progress::Later(Box::pin(async move { (Writer::new(), this.free_all(&name, source).await) }));
         }
         let Some(started) = self.start(cx, call, request) else {
@@ -254,6 +257,6 @@ fn refusal(refusal: Refusal) -> Status {
 }
 
 fn share_owner(cx: &CallContext<'_>, ask: &ShareAsk) -> tarn_vfs::LockOwner {
-    let client = clients::name(&ask.caller, cx.source.peer.ip());
+    let client = clients::name(&ask.caller, cx.peer.ip());
     tarn_vfs::LockOwner { client, owner: ask.owner.clone(), process: 0 }
 }

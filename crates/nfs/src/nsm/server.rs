@@ -45,7 +45,7 @@ impl Nsm {
         let Ok(notice) = Notice::decode(call.args) else {
             return Progress::Refused(AcceptStatus::GarbageArguments);
         };
-        let (name, state, source) = (Bytes::copy_from_slice(notice.name), notice.state, cx.source.peer);
+        let (name, state, source) = (Bytes::copy_from_slice(notice.name), notice.state, cx.peer);
         let key = (source.ip(), name.clone());
         if self.heard.lock().get(&key) == Some(&state) {
             return Progress::now(0);

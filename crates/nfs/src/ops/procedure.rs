@@ -134,7 +134,7 @@ impl<'a> Request<'a> {
             let call = self.call;
             let client = caller.client;
             let token = once::token(client, call.xid, call.program, call.procedure, self.sys.uid, call.args);
-            (caller.once, caller.sent) = (Some(token), self.sent(client, token.digest));
+            (caller.once, caller.sent) = (Some(token), Some(self.sent(client, token.digest)));
         }
         let view = View {
             fsid: admitted.fsid,
@@ -145,9 +145,9 @@ impl<'a> Request<'a> {
         Ok(Opened { node: admitted.node, caller, view })
     }
 
-    /// How the call came, if its arguments have this digest.
-    pub fn sent(&self, client: ClientId, digest: u64) -> Option<Sent> {
-        once::sent(&self.cx.source, client, self.call.xid, digest)
+    /// The call's name, if its arguments have this digest.
+    pub fn sent(&self, client: ClientId, digest: u64) -> Sent {
+        once::sent(client, self.call.xid, digest)
     }
 
     /// Passes the gate with a second handle, as the same caller.

@@ -97,7 +97,7 @@ impl Portmap {
 
     fn port(&self, cx: &CallContext<'_>, question: &Mapping) -> u32 {
         // Portmap 2 knows IPv4 only; whoever asks over IPv6 all the same means that.
-        let v4 = cx.source.peer.is_ipv4();
+        let v4 = cx.peer.is_ipv4();
         let suits = |netid: Netid| netid.protocol() == question.protocol && netid.is_v4() == v4;
         self.table.find(question.program, question.version, suits).map_or(0, |entry| u32::from(entry.address.port()))
     }

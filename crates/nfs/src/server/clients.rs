@@ -1,6 +1,6 @@
-//! Who is connected: for listings, and to know whose calls may come on two connections.
+//! Who is connected, for listings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -48,42 +48,14 @@ impl Connected {
     }
 }
 
-/// A call may be at work for so long after its connection has ended: longer than one waits for room in the log.
-const AT_WORK_MAX: Duration = Duration::from_secs(60);
-/// Addresses without connections that are kept, besides those that had one within [`AT_WORK_MAX`].
-const HOSTS_MAX: usize = 64;
-
-/// One address.
-#[derive(Debug, Default)]
-struct Host {
-    /// Of its connections.
-    numbers: BTreeSet<u64>,
-    /// When one of them ended, last.
-    left: Option<Duration>,
-}
-
-impl Host {
-    fn had_one(&self, now: Duration) -> bool {
-        self.left.is_some_and(|left| now.saturating_sub(left) < AT_WORK_MAX)
-    }
-}
-
-#[derive(Debug, Default)]
-struct All {
-    /// Connections entered so far.
-    entered: u64,
-    connections: BTreeMap<u64, Arc<Connected>>,
-    hosts: BTreeMap<IpAddr, Host>,
-}
-
 /// All connections.
 #[derive(Debug, Default)]
 pub struct Clients {
-    all: Mutex<All>,
+    connections: Mutex<(u64, BTreeMap<u64, Arc<Connected>>)>,
 }
 
 impl Clients {
-    /// Enters a connection; it is taken off with the number given. Later ones have higher numbers, from 1 on.
+    /// Enters a connection; it is taken off with the number given.
     pub(super) fn enter(&self, peer: SocketAddr, since: Time, now: Duration) -> (u64, Arc<Connected>) {
         let connected = Arc::new(Connected {
             peer,
@@ -92,42 +64,26 @@ impl Clients {
             programs: AtomicU64::new(0),
             last_call: AtomicU64::new(now.as_nanos() as u64),
         });
-        let mut all = self.all.lock();
-        all.entered += 1;
-        let number = all.entered;
-        all.connections.insert(number, connected.clone());
-        all.hosts.entry(peer.ip()).or_default().numbers.insert(number);
-        (number, connected)
+        let mut connections = self.connections.lock();
+        connections.0 += 1;
+        let id = connections.0;
+        connections.1.insert(id, connected.clone());
+        (id, connected)
     }
 
-    pub(super) fn leave(&self, number: u64, now: Duration) {
-        let mut all = self.all.lock();
-        let Some(connected) = all.connections.remove(&number) else { return };
-        if let Some(host) = all.hosts.get_mut(&connected.peer.ip()) {
-            host.numbers.remove(&number);
-            host.left = Some(now);
-        }
-        if all.hosts.len() > 2 * all.connections.len() + HOSTS_MAX {
-            all.hosts.retain(|_, host| !host.numbers.is_empty() || host.had_one(now));
-        }
-    }
-
-    /// Whether the client had another connection before this one on which, or from which, calls may still come.
-    pub(super) fn follows(&self, number: u64, peer: SocketAddr, now: Duration) -> bool {
-        let all = self.all.lock();
-        let host = all.hosts.get(&peer.ip());
-        host.is_some_and(|host| host.numbers.first().is_some_and(|first| *first < number) || host.had_one(now))
+    pub(super) fn leave(&self, id: u64) {
+        self.connections.lock().1.remove(&id);
     }
 
     /// Connections open at present.
     pub fn connections(&self) -> usize {
-        self.all.lock().connections.len()
+        self.connections.lock().1.len()
     }
 
     /// By address. `programs` are the names of the port's programs.
     pub(super) fn list(&self, programs: &[&'static str], now: Duration) -> Vec<ClientInfo> {
         let mut out: BTreeMap<IpAddr, (ClientInfo, u64)> = BTreeMap::new();
-        for connected in self.all.lock().connections.values() {
+        for connected in self.connections.lock().1.values() {
             let idle = now.saturating_sub(Duration::from_nanos(connected.last_call.load(Relaxed)));
             let new = || {
                 let (address, since) = (connected.peer.ip(), connected.since);
@@ -146,37 +102,5 @@ impl Clients {
             info
         };
         out.into_values().map(named).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_follows_those_of_its_address_that_are_open_or_have_just_ended() {
-        let clients = Clients::default();
-        let (peer, other) = ("10.0.0.1:700".parse().unwrap(), "10.0.0.2:700".parse().unwrap());
-        let at = Duration::from_secs;
-        clients.enter(peer, Time::default(), at(0));
-        clients.enter(other, Time::default(), at(0));
-        assert!(!clients.follows(1, peer, at(0)) && !clients.follows(2, other, at(0)));
-        clients.enter(peer, Time::default(), at(1));
-        assert!(clients.follows(3, peer, at(1)) && !clients.follows(1, peer, at(1)), "the first follows none");
-        clients.leave(1, at(10));
-        assert!(clients.follows(3, peer, at(69)));
-        assert!(!clients.follows(3, peer, at(71)), "what the other left behind has come to its end");
-    }
-
-    #[test]
-    fn addresses_that_are_gone_are_forgotten() {
-        let clients = Clients::default();
-        for host in 0..10_000u32 {
-            let now = Duration::from_secs(host.into());
-            let peer = SocketAddr::new(std::net::Ipv4Addr::from(host).into(), 700);
-            let (number, _) = clients.enter(peer, Time::default(), now);
-            clients.leave(number, now);
-        }
-        assert!(clients.all.lock().hosts.len() <= 2 * HOSTS_MAX);
     }
 }

@@ -19,7 +19,9 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -34,8 +36,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::clients::Connected;
 use super::inbox::{Inbox, READ_SIZE};
 use super::outbox::Outbox;
-use super::shared::{Entered, Shared};
-use crate::service::{self, Called, Dispatched, LaterReply, Progress, Source};
+use super::shared::Shared;
+use crate::service::{self, Called, Dispatched, LaterReply, Progress, Transport};
 use crate::session::record::{Framed, RECORD_SIZE_MAX, RecordError};
 use crate::wire::xdr::Writer;
 
@@ -83,21 +85,26 @@ impl Socket for tokio::net::TcpStream {
 
 /// Serves `stream` until the peer closes it, breaks the protocol or is silent for too long, or
 /// [`Shared::stop`] is called. Never blocks the thread.
-pub async fn serve_connection<S: Socket>(stream: S, entered: Entered) -> Result<(), ConnectionError> {
-    let Entered { shared, connected, source } = &entered;
+pub async fn serve_connection<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>) -> Result<(), ConnectionError>
+where
+    S: Socket,
+{
+    let peer = service::canonical(peer);
     let now = shared.now();
+    let (id, connected) = shared.clients.enter(peer, shared.world.clock.now(), now);
+    let _entry = Entry { shared: &shared, id };
     let mut stopping = shared.stopping();
     let mut stopping = pin!(async move {
         // An error means that nobody is left who could ask for it.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
     let mut connection = Connection {
-        shared,
+        shared: &shared,
         connected,
         stream,
-        source: *source,
+        peer,
         inbox: Inbox::new(),
-        outbox: Outbox::new(source.peer),
+        outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
         later_size: Part::of(&shared.later),
         deferred: VecDeque::new(),
@@ -119,6 +126,18 @@ pub async fn serve_connection<S: Socket>(stream: S, entered: Entered) -> Result<
         connection.poll(cx)
     })
     .await
+}
+
+/// Takes the connection off the list, however it ends.
+struct Entry<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.shared.clients.leave(self.id);
+    }
 }
 
 /// What a connection adds to a sum over all connections, bytes.
@@ -185,9 +204,9 @@ fn give_way<T>(cx: &mut Context<'_>) -> Poll<T> {
 
 struct Connection<'a, S> {
     shared: &'a Shared,
-    connected: &'a Connected,
+    connected: Arc<Connected>,
     stream: S,
-    source: Source,
+    peer: SocketAddr,
     inbox: Inbox,
     outbox: Outbox,
     later: FuturesUnordered<LaterCall>,
@@ -223,7 +242,6 @@ impl<S: Socket> Connection<'_, S> {
             if self.is_over()? {
                 return Poll::Ready(Ok(()));
             }
-            self.look_for_others();
             self.tick = self.shared.world.clock.sleep(TICK);
         }
         let mut now = self.shared.now();
@@ -335,13 +353,6 @@ impl<S: Socket> Connection<'_, S> {
         put_off
     }
 
-    /// Looks whether copies of the client's calls may still come on a connection before this one.
-    fn look_for_others(&mut self) {
-        let source = &mut self.source;
-        // None that comes later was before.
-        source.follows &= self.shared.clients.follows(source.connection, source.peer, self.shared.now());
-    }
-
     /// Forgets what was not begun if the peer is gone.
     fn look_for_peer(&mut self) {
         if self.stream.has_left() {
@@ -399,9 +410,10 @@ impl<S: Socket> Connection<'_, S> {
 
     /// Runs one call; gives the time afterwards.
     fn run(&mut self, message: Bytes, started: Duration) -> Result<Duration, ConnectionError> {
-        let (shared, source) = (self.shared, self.source);
-        let (dispatched, now) =
-            self.outbox.take(shared, started, |out| service::dispatch(&shared.programs, source, &message, out));
+        let (shared, peer) = (self.shared, self.peer);
+        let (dispatched, now) = self
+            .outbox
+            .take(shared, started, |out| service::dispatch(&shared.programs, peer, Transport::Tcp, &message, out));
         match dispatched {
             Dispatched::Replied { called, .. } => self.connected.called(called.program, now),
             Dispatched::Later { called, reply, size } => {

@@ -15,4 +15,4 @@ mod shared;
 pub use clients::{ClientInfo, Clients};
 pub use connection::{Socket, serve_connection};
 pub use counters::{Counters, ProcedureStats};
-pub use shared::{Entered, Settings, Shared, answer_datagram, prepare};
+pub use shared::{Settings, Shared, answer_datagram, prepare};

@@ -11,9 +11,9 @@ use tarn_base::world::World;
 use tarn_vfs::FileSystem;
 use tokio::sync::watch;
 
-use super::clients::{ClientInfo, Clients, Connected};
+use super::clients::{ClientInfo, Clients};
 use super::counters::Counters;
-use crate::service::{self, Called, Dispatched, Programs, Source, Transport};
+use crate::service::{self, Called, Dispatched, Programs, Transport};
 use crate::wire::rpc::{self, AcceptStatus};
 use crate::wire::xdr::Writer;
 
@@ -59,19 +59,6 @@ impl Default for Settings {
     }
 }
 
-/// A connection on the list of its port, until this is dropped.
-pub struct Entered {
-    pub(super) shared: Arc<Shared>,
-    pub(super) connected: Arc<Connected>,
-    pub(super) source: Source,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.shared.clients.leave(self.source.connection, self.shared.now());
-    }
-}
-
 /// What all connections of a port have in common.
 pub struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
@@ -104,15 +91,6 @@ impl Shared {
             durable: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
         })
-    }
-
-    /// Enters a connection from `peer`. To be called in the order in which they were accepted, whenever they are served.
-    pub fn enter(self: &Arc<Shared>, peer: SocketAddr) -> Entered {
-        let (peer, now) = (service::canonical(peer), self.now());
-        let (connection, connected) = self.clients.enter(peer, self.world.clock.now(), now);
-        let follows = self.clients.follows(connection, peer, now);
-        let source = Source { peer, transport: Transport::Tcp, connection, follows };
-        Entered { shared: self.clone(), connected, source }
     }
 
     /// Asks all connections to end: what is being worked on is answered, nothing new is read.
@@ -170,7 +148,7 @@ pub async fn answer_datagram(shared: &Shared, peer: SocketAddr, message: Bytes) 
         return None;
     }
     let mut out = Writer::new();
-    let mut dispatched = service::dispatch(&shared.programs, Source::alone(peer, Transport::Udp), &message, &mut out);
+    let mut dispatched = service::dispatch(&shared.programs, peer, Transport::Udp, &message, &mut out);
     drop(message);
     if let Dispatched::Later { called, reply, .. } = dispatched {
         let (mut results, progress) = reply.await;

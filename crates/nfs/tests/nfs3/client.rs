@@ -12,7 +12,7 @@ use tarn_nfs::exports::{Exports, Names, Resolver};
 use tarn_nfs::gate::Gate;
 use tarn_nfs::mount::{Mount, Mounts};
 use tarn_nfs::ops::Nfs;
-use tarn_nfs::service::{Dispatched, Programs, Source, Transport, dispatch, finish};
+use tarn_nfs::service::{Dispatched, Programs, Transport, dispatch, finish};
 use tarn_nfs::wire::nfs3::{Fattr, WccData};
 use tarn_nfs::wire::rpc::{AuthSys, Call, ReplyBody, decode_reply};
 use tarn_nfs::wire::xdr::{Reader, Writer};
@@ -142,7 +142,7 @@ impl Client {
     pub async fn send(&self, message: Vec<u8>) -> Option<Vec<u8>> {
         let mut out = Writer::new();
         let message = Bytes::from(message);
-        match dispatch(&self.server.programs, Source::alone(self.peer, Transport::Tcp), &message, &mut out) {
+        match dispatch(&self.server.programs, self.peer, Transport::Tcp, &message, &mut out) {
             Dispatched::Replied { .. } => Some(out.to_vec()),
             Dispatched::Later { called, reply, .. } => {
                 let (mut results, progress) = reply.await;

@@ -67,7 +67,7 @@ fn connect_to_leave(shared: &Arc<Shared>) -> (DuplexStream, Ended, Arc<AtomicBoo
     let left = Arc::new(AtomicBool::new(false));
     let peer = "127.0.0.1:700".parse().unwrap();
     let end = End { inner, left: left.clone() };
-    (ours, tokio::spawn(serve_connection(end, shared.enter(peer))), left)
+    (ours, tokio::spawn(serve_connection(end, peer, shared.clone())), left)
 }
 
 fn gated() -> (Arc<Gated>, Server) {
@@ -360,29 +360,6 @@ async fn what_a_peer_that_left_had_sent_is_not_begun_any_more() {
 }
 
 #[tokio::test]
-async fn copies_of_a_write_tell_on_which_connection_they_came() {
-    let (fs, server) = gated();
-    let (mut first, shared, _task) = start(&server, Settings::default());
-    let mut client = server.client();
-    let file = client.create(&server.root(), "file").await;
-    let message = write(&mut client, &file, 0, b"bytes");
-    let other = write(&mut client, &file, 0, b"other");
-    let mut told = Vec::new();
-    first.write_all(&message).await.unwrap();
-    next(&mut first).await;
-    told.extend(*fs.sent.lock());
-    let (mut second, _ended) = connect(&shared);
-    for message in [&message, &other] {
-        second.write_all(message).await.unwrap();
-        next(&mut second).await;
-        told.extend(*fs.sent.lock());
-    }
-    assert_eq!((told[0].name, told[0].connection, told[0].follows), (told[1].name, 1, false));
-    assert_eq!((told[1].connection, told[1].follows), (2, true));
-    assert_ne!(told[1].name, told[2].name, "another xid is another call");
-}
-
-#[tokio::test]
 async fn stopping_answers_what_was_begun() {
     let (fs, server) = gated();
     let (mut stream, shared, task) = start(&server, Settings::default());
@@ -504,7 +481,7 @@ async fn a_real_socket_carries_a_megabyte_both_ways() {
     let task = tokio::spawn(async move {
         let (stream, peer) = listener.accept().await.unwrap();
         prepare(&stream).unwrap();
-        serve_connection(stream, serving.enter(peer)).await
+        serve_connection(stream, peer, serving).await
     });
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut client = server.client();

@@ -24,8 +24,6 @@ pub struct Gated {
     pub crowded: AtomicBool,
     /// Reads wait until [`Gated::open`].
     pub far: AtomicBool,
-    /// How the last change came.
-    pub sent: Mutex<Option<Sent>>,
 }
 
 impl Gated {
@@ -39,7 +37,6 @@ impl Gated {
             later: Mutex::default(),
             crowded: AtomicBool::new(false),
             far: AtomicBool::new(false),
-            sent: Mutex::default(),
         })
     }
 
@@ -143,7 +140,6 @@ impl FileSystem for Gated {
 
     /// As stable as was asked, so that the wait for the log can be seen.
     fn write(&self, caller: &Caller, node: Node, offset: u64, data: Bytes, stability: Stability) -> Answer<Effect> {
-        *self.sent.lock() = caller.sent;
         let Ok(Ok(mut done)) = self.model.write(caller, node, offset, data, stability).now_or_later() else {
             panic!("the model writes at once");
         };

@@ -76,6 +76,11 @@ impl LockTable {
         Ok(Decision { value: LockOutcome::Granted, transitions, granted })
     }
 
+    /// Whether the lock is held, or in its queue: asking for it again comes to the same.
+    pub fn stands(&self, lock: &Lock) -> bool {
+        self.objects.get(&lock.node).is_some_and(|object| object.covers(lock) || object.is_queued(lock))
+    }
+
     /// Also how an administrator breaks a held lock.
     pub fn decide_unlock(&self, node: Node, owner: &LockOwner, range: LockRange) -> Result<Decision<()>, Errno> {
         if range.start >= range.end {

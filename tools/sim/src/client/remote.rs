@@ -120,10 +120,10 @@ impl Life<'_> {
         let (manner, plus) = (Manner::draw(chance), chance.percent(50));
         self.knowledge.chaos.coverage.hit("calls", manner.name());
         let wire = remote.wire(front::host_of(number)).tagged(wish.issue.tag, manner, plus);
-        let again = (chance.percent(4) && !manner.moved()).then(|| chance.range(1, 200));
+        let again = chance.percent(4).then(|| chance.range(1, 200));
         let issue = wish.issue.clone();
         let shown = self.converse(number, wish, wire.clone()).await?;
-        if manner.moved() && wire.said.lock().heard.is_some() {
+        if wire.said.lock().heard.is_some() {
             issue.end();
         }
         if let (Some(after), Some(shown)) = (again, &shown) {

@@ -56,10 +56,10 @@ impl Line {
         let departures = Departures::default();
         let left = Arc::new(AtomicBool::new(false));
         let watched = Watched { inner: theirs, log: log.clone(), departures: departures.clone(), left: left.clone() };
-        let entered = shared.enter(peer);
+        let shared = shared.clone();
         let serve = async move {
             // How a connection ends is the peer's affair.
-            let _ = serve_connection(watched, entered).await;
+            let _ = serve_connection(watched, peer, shared).await;
         };
         world.spawn.spawn("connection", Box::pin(serve));
         let (reader, writer) = tokio::io::split(ours);

@@ -45,11 +45,6 @@ impl Manner {
             Manner::Behind(_) => "overtaken on a new connection",
         }
     }
-
-    /// Whether the call was answered on another connection than it was first sent on.
-    pub fn moved(self) -> bool {
-        matches!(self, Manner::Elsewhere(_) | Manner::Cut(_) | Manner::Behind(_))
-    }
 }
 
 /// The first reply, and that of a repeat if one came.
