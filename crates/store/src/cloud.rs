@@ -50,25 +50,31 @@ impl CloudStore {
     /// The S3 bucket, with the crate's `AWS_*` environment variables (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
     /// `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, ...).
     pub fn s3(bucket: &str) -> StoreResult<CloudStore> {
-        let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(no_retry());
-        if builder.get_config_value(&timeout).is_none() {
-            builder = builder.with_config(timeout, TIMEOUT);
-        }
-        let store = builder.build().map_err(|error| misconfigured("s3", bucket, &error))?;
+        let store = s3_builder(bucket).build().map_err(|error| misconfigured("s3", bucket, &error))?;
         Ok(CloudStore::new(Arc::new(store)))
     }
 
     /// The Azure container, with the crate's `AZURE_*` environment variables (`AZURE_STORAGE_ACCOUNT_NAME`,
     /// `AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_STORAGE_USE_EMULATOR`, ...).
     pub fn azure(container: &str) -> StoreResult<CloudStore> {
-        let timeout = AzureConfigKey::Client(ClientConfigKey::Timeout);
-        let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container).with_retry(no_retry());
-        if builder.get_config_value(&timeout).is_none() {
-            builder = builder.with_config(timeout, TIMEOUT);
-        }
-        let store = builder.build().map_err(|error| misconfigured("az", container, &error))?;
+        let store = azure_builder(container).build().map_err(|error| misconfigured("az", container, &error))?;
         Ok(CloudStore::new(Arc::new(store)))
+    }
+}
+
+fn s3_builder(bucket: &str) -> AmazonS3Builder {
+    let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(no_retry());
+    match std::env::var_os("AWS_TIMEOUT") {
+        Some(_) => builder,
+        None => builder.with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT),
+    }
+}
+
+fn azure_builder(container: &str) -> MicrosoftAzureBuilder {
+    let builder = MicrosoftAzureBuilder::from_env().with_container_name(container).with_retry(no_retry());
+    match std::env::var_os("AZURE_TIMEOUT") {
+        Some(_) => builder,
+        None => builder.with_config(AzureConfigKey::Client(ClientConfigKey::Timeout), TIMEOUT),
     }
 }
 
@@ -262,6 +268,17 @@ mod tests {
     fn answered(status: &str) -> Error {
         let source = format!("Server returned non-2xx status code: {status}: body");
         Error::Generic { store: "S3", source: source.into() }
+    }
+
+    #[test]
+    fn a_request_may_take_as_long_as_a_segment_does_over_a_slow_line() {
+        let told = [
+            s3_builder("bucket").get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::Timeout)),
+            azure_builder("container").get_config_value(&AzureConfigKey::Client(ClientConfigKey::Timeout)),
+        ];
+        for told in told {
+            assert_eq!(told.expect("a timeout"), TIMEOUT);
+        }
     }
 
     #[test]
