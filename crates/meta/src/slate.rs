@@ -260,7 +260,11 @@ async fn written_until(path: &str, store: Arc<Bridge>) -> Result<i64, slatedb::E
         ticks.extend(written.map(|id| id.timestamp_ms() as i64));
     }
     if let Some(compactions) = admin.read_compactions(None).await? {
-        ticks.extend(compactions.recent_compactions().map(|job| job.id().timestamp_ms() as i64));
+        let jobs = || compactions.recent_compactions();
+        ticks.extend(jobs().map(|job| job.id().timestamp_ms() as i64));
+        // Whoever was at one is gone: it is to be taken up again, not waited for.
+        let given_up = settings::WORKER_SILENT.as_millis() as i64 + 1;
+        ticks.extend(jobs().filter_map(|job| Some(job.worker()?.last_heartbeat_ms as i64 + given_up)));
     }
     Ok(ticks.into_iter().max().unwrap_or(0))
 }

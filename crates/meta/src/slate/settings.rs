@@ -13,6 +13,8 @@ use slatedb::config::{
 const MANIFEST_POLL: Duration = Duration::from_secs(10);
 /// How often compactions are considered. A checkpoint comes every few seconds at most.
 const COMPACTION_POLL: Duration = Duration::from_secs(5);
+/// Whoever does a compaction and says nothing for so long has given it up.
+pub const WORKER_SILENT: Duration = Duration::from_secs(30);
 /// Tries of one request on the object store, 0.1 to 1 s apart, before the operation fails.
 pub const RETRIES: u32 = 20;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
@@ -51,6 +53,7 @@ pub fn settings() -> Settings {
         compactor_options: Some(CompactorOptions {
             poll_interval: COMPACTION_POLL,
             max_concurrent_compactions: 1,
+            worker_heartbeat_timeout: WORKER_SILENT,
             worker: Some(worker),
             object_store_max_retries: Some(RETRIES),
             ..CompactorOptions::default()
