@@ -79,7 +79,9 @@ impl SegmentBuilder {
         target: usize,
     ) -> SegmentBuilder {
         let mut bytes = memory.take(target + PLAIN_SIZE_MAX as usize);
-        SegmentHeader { segment, family: family.id(), salt: *salt }.encode(bytes.tail());
+        let mut header = Vec::with_capacity(HEADER_SIZE);
+        SegmentHeader { segment, family: family.id(), salt: *salt }.encode(&mut header);
+        bytes.append(&header);
         let key = family.segment(salt, segment);
         let directory = Directory::new(segment);
         SegmentBuilder { segment, family, key, target, bytes, directory, compressor: Compressor::default() }
@@ -130,8 +132,7 @@ impl SegmentBuilder {
         let plain_len = plain.len() as u32;
         let (codec, packed) = self.compressor.compress(plain, compression);
         let (index, offset) = (self.directory.records.len() as u32, self.bytes.len());
-        self.bytes.tail().extend_from_slice(packed);
-        let tag = self.key.seal(index, codec, plain_len, self.bytes.from(offset));
+        let tag = self.key.seal(index, codec, plain_len, packed, self.bytes.grow(packed.len()));
         let stored = (self.bytes.len() - offset) as u32;
         let offset = offset as u32;
         self.directory.records.push(DirectoryRecord {
@@ -167,7 +168,7 @@ impl SegmentBuilder {
             return Err(DecodeError::Range("a moved record's length"));
         }
         let placed = Placed { index: self.records(), offset: self.bytes.len() as u32 };
-        self.bytes.tail().extend_from_slice(stored);
+        self.bytes.append(stored);
         let origin = Some(record.origin.unwrap_or(from));
         self.directory.records.push(DirectoryRecord { offset: placed.offset, origin, ..record.clone() });
         Ok(placed)
@@ -193,8 +194,10 @@ impl SegmentBuilder {
             directory: self.bytes.len() as u32,
             directory_len: (plain.len() + tarn_base::crypto::TAG_SIZE) as u32,
         };
-        self.key.seal_directory(&footer, &plain, self.bytes.tail());
-        footer.encode(self.bytes.tail());
+        let mut end = Vec::with_capacity(footer.directory_len as usize + FOOTER_SIZE);
+        self.key.seal_directory(&footer, &plain, &mut end);
+        footer.encode(&mut end);
+        self.bytes.append(&end);
         let stored_bytes = u64::from(footer.directory) - HEADER_SIZE as u64;
         let records = footer.records;
         SegmentObject { segment: self.segment, bytes: self.bytes.finish(), records, stored_bytes }

@@ -69,9 +69,9 @@ impl SegmentKey {
         self.segment
     }
 
-    /// Seals `packed` in place as record `index`; each index once.
-    pub(crate) fn seal(&self, index: u32, codec: Codec, plain: u32, packed: &mut [u8]) -> [u8; TAG_SIZE] {
-        self.cipher.seal_in_place(record_nonce(index), &record_aad(self.segment, index, codec, plain), packed)
+    /// Seals `packed` as record `index` into `out`, which is as long; each index once.
+    pub(crate) fn seal(&self, index: u32, codec: Codec, plain: u32, packed: &[u8], out: &mut [u8]) -> [u8; TAG_SIZE] {
+        self.cipher.seal_apart(record_nonce(index), &record_aad(self.segment, index, codec, plain), packed, out)
     }
 
     /// The plaintext of record `index`, first written in this key's segment: verified against `tag`, expanded.

@@ -32,14 +32,12 @@ impl SegmentMemory {
         idle.needless = idle.needless.min(idle.buffers.len());
         drop(idle);
         let mut bytes = old.unwrap_or_default();
-        bytes.reserve_exact(capacity + ALIGN);
+        bytes.reserve_exact((capacity + ALIGN).saturating_sub(bytes.len()));
         let begin = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
-        bytes.resize(begin, 0);
-        Buffer { bytes, begin, memory: self.clone() }
+        Buffer { bytes, begin, end: begin, memory: self.clone() }
     }
 
-    fn give(&self, mut bytes: Vec<u8>) {
-        bytes.clear();
+    fn give(&self, bytes: Vec<u8>) {
         self.0.lock().buffers.push(bytes);
     }
 
@@ -54,40 +52,45 @@ impl SegmentMemory {
     }
 }
 
-/// Bytes of a segment; whatever grows beyond the room it was taken for is no longer aligned, and as good otherwise.
+/// Bytes of a segment; one that outgrows the room it was taken for is no longer aligned, and as good otherwise.
 #[derive(Debug)]
 pub(crate) struct Buffer {
+    /// As long as it ever was: what was written once is not cleared before it is written over.
     bytes: Vec<u8>,
-    /// Where the segment begins in them.
+    /// Where the segment lies in them.
     begin: usize,
+    end: usize,
     memory: SegmentMemory,
 }
 
 impl Buffer {
     pub fn len(&self) -> usize {
-        self.bytes.len() - self.begin
+        self.end - self.begin
     }
 
-    /// Where more is appended.
-    pub fn tail(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+    pub fn append(&mut self, part: &[u8]) {
+        self.grow(part.len()).copy_from_slice(part);
     }
 
-    /// What was appended from `at` on.
-    pub fn from(&mut self, at: usize) -> &mut [u8] {
-        &mut self.bytes[self.begin + at..]
+    /// The next `len` bytes of the segment, all of which the caller writes: they hold anything.
+    pub fn grow(&mut self, len: usize) -> &mut [u8] {
+        let from = self.end;
+        self.end += len;
+        if self.bytes.len() < self.end {
+            self.bytes.resize(self.end, 0);
+        }
+        &mut self.bytes[from..self.end]
     }
 
     /// The whole; its memory is used again once nobody has it any more. Little is copied, so that whoever keeps it keeps
     /// little.
     pub fn finish(self) -> Bytes {
-        let (begin, len) = (self.begin, self.len());
-        if len < self.bytes.capacity() / 2 {
-            let bytes = Bytes::copy_from_slice(&self.bytes[begin..]);
+        if self.len() < self.bytes.capacity() / 2 {
+            let bytes = Bytes::copy_from_slice(&self.bytes[self.begin..self.end]);
             self.memory.give(self.bytes);
             return bytes;
         }
-        Bytes::from_owner(Lent(self)).slice(begin..begin + len)
+        Bytes::from_owner(Lent(self))
     }
 }
 
@@ -95,7 +98,7 @@ struct Lent(Buffer);
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
+        &self.0.bytes[self.0.begin..self.0.end]
     }
 }
 
@@ -115,7 +118,10 @@ mod tests {
         let memory = SegmentMemory::default();
         let made = |size: usize| {
             let mut buffer = memory.take(1 << 20);
-            buffer.tail().extend((0..size).map(|at| at as u8));
+            let content: Vec<u8> = (0..size).map(|at| at as u8).collect();
+            buffer.append(&content[..size / 3]);
+            buffer.grow(size - size / 3).copy_from_slice(&content[size / 3..]);
+            assert_eq!(buffer.len(), size);
             let bytes = buffer.finish();
             assert_eq!(bytes.len(), size);
             assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
