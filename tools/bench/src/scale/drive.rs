@@ -18,6 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Calls in flight on one connection are told apart by the low bits of their numbers.
 const DEPTH_BITS: u32 = 8;
+/// And for what each of the first connections counts on its own.
+const COUNT_BITS: u32 = 20;
 
 /// What is done, call by call. Slots are numbered over all connections.
 pub trait Story {
@@ -92,9 +94,9 @@ impl<'a> Loop<'a> {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
             epoll::add(&epoll, &stream.socket, epoll::EventData::new_u64(index as u64), flags)
                 .map_err(|error| format!("epoll: {error}"))?;
-            // Remembered replies of an earlier connection must not be met.
-            let port = stream.socket.local_addr().map_or(0, |address| u32::from(address.port()));
-            let count = seed.wrapping_add(port << 8);
+            // Remembered replies of an earlier connection must not be met, nor may two that are open have the same numbers: of
+            // two WRITEs that look the same the one on the earlier connection is taken for a copy that comes late.
+            let count = seed.wrapping_add((index as u32) << COUNT_BITS);
             flights.push(Flight { stream, sent: vec![None; depth], count });
         }
         let latency = Histogram::new_with_bounds(100, 100_000_000_000, 3).map_err(|error| error.to_string())?;
