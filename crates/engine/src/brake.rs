@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 
 /// What a change costs the log beside its data, about.
 const HEAD: u64 = 512;
-/// Where the log fills for the first time: the share of it at which the brake begins, and at which nothing comes any more.
-const BURST: (f64, f64) = (0.6, 1.05);
+/// Where the log fills for the first time: the share of it at which the brake begins, and at which nothing comes any more. What
+/// comes until the first generation is stored is to be no more than checkpoints that follow each other hold: with 0.6 for the
+/// begin the rate fell to two thirds of the later one for ten seconds.
+const BURST: (f64, f64) = (0.5, 1.05);
 /// The same where checkpoints follow each other. While one runs there are two generations in the log, at the end each of
 /// what counts here: it must not be more than half.
 const STEADY: (f64, f64) = (0.25, 0.5);
@@ -33,6 +35,8 @@ const LATELY: u64 = 64 << 20;
 /// Waits end at multiples of this: each end apart would be a wake-up, a flush and a reply apart. Less than this is owed, and
 /// waited by whoever makes it enough.
 const BEAT: u64 = 4_000_000;
+/// The last part of the way, in which the brake becomes firm.
+const FIRM: f64 = 0.2;
 /// The part of a checkpoint's time that goes into its records, in thousandths.
 const RECORDS_SHARE: u64 = 950;
 
@@ -145,11 +149,15 @@ impl Brake {
 
 /// The wait of `bytes`, with `others` waiting beside them, where the log is at `part` of the way between the brake's begin and
 /// its end, and checkpoints take `taken` bytes in a second: half-way as much comes as goes.
+///
+/// Between a quarter and three quarters of the way the rate changes by less than a third, so that what a burst left in the
+/// log is brought down slowly; a checkpoint's time without records moves the part by a fifth.
 fn wait(part: f64, taken: u64, bytes: u64, others: u64) -> Duration {
     if part <= 0.0 {
         return Duration::ZERO;
     }
-    let rate = taken as f64 * ((1.0 - part.min(1.0)) / part).sqrt();
+    let left = 1.0 - part.min(1.0);
+    let rate = taken as f64 * (left / part).powf(0.25) * (left / FIRM).min(1.0);
     let most = WAIT_MAX.mul_f64((bytes as f64 / f64::from(1 << 20)).min(1.0));
     Duration::try_from_secs_f64(bytes as f64 * (others + 1) as f64 / rate).unwrap_or(most).min(most)
 }
@@ -169,7 +177,12 @@ mod tests {
         assert_eq!(wait(0.5, TAKEN, TAKEN / 100, 9), Duration::from_millis(100), "of all together");
         let parts = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99];
         assert!(parts.windows(2).all(|two| alone(two[0], 8192) < alone(two[1], 8192)));
-        assert!(alone(0.05, TAKEN / 100) < Duration::from_millis(3), "it begins gently");
+        assert!(alone(0.05, TAKEN / 100) < Duration::from_millis(5), "it begins gently");
+        for part in [0.25, 0.75] {
+            let change = alone(part, TAKEN / 100).as_secs_f64() / alone(0.5, TAKEN / 100).as_secs_f64();
+            assert!((0.75..1.34).contains(&change), "it settles slowly: {change}");
+        }
+        assert!(alone(0.95, TAKEN / 100) > Duration::from_millis(60), "and is firm at the end");
         assert_eq!(alone(0.3, 1 << 20).as_micros(), (alone(0.3, 1 << 12) * 256).as_micros());
         assert_eq!(alone(1.0, 4 << 20), WAIT_MAX);
         assert!(wait(9.0, 0, 4096, 1000) < Duration::from_millis(8), "who writes little never waits long");
