@@ -49,19 +49,30 @@ impl Client {
         let sys = AuthSys { stamp: 0, machine: b"test", uid: user.0, gid: user.1, gids: Default::default() };
         Call::encode(&mut w, self.xid, program, 3, procedure, Some(&sys));
         args(&mut w);
-        let message = w.to_vec();
-        let mark = (message.len() as u32 | 1 << 31).to_be_bytes();
-        self.stream.write_all(&[&mark[..], &message].concat()).unwrap();
-        let mut mark = [0; 4];
-        self.stream.read_exact(&mut mark).unwrap();
-        let mut reply = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
-        self.stream.read_exact(&mut reply).unwrap();
+        let reply = self.exchange(&w.to_vec()).unwrap();
         let (xid, body) = decode_reply(&reply).unwrap();
         assert_eq!(xid, self.xid);
         match body {
             ReplyBody::Success(bytes) => results(&mut Reader::new(bytes)),
             other => panic!("the call was refused: {other:?}"),
         }
+    }
+
+    fn exchange(&mut self, message: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mark = (message.len() as u32 | 1 << 31).to_be_bytes();
+        self.stream.write_all(&[&mark[..], message].concat())?;
+        let mut mark = [0; 4];
+        self.stream.read_exact(&mut mark)?;
+        let mut reply = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+        self.stream.read_exact(&mut reply)?;
+        Ok(reply)
+    }
+
+    /// Whether the server ends the connection instead of answering.
+    pub fn is_cut_off(&mut self) -> bool {
+        let mut w = Writer::new();
+        Call::encode(&mut w, self.xid, NFS, 3, 0, None);
+        self.exchange(&w.to_vec()).is_err()
     }
 
     /// Handle of `name` in `dir`.
