@@ -113,7 +113,7 @@ impl OnceTable {
             let client = shard.client(token.client);
             let name = (token.number, token.digest);
             match reply {
-                // "Later" is not an outcome: the client asks again, and then it runs.
+                // "Later" is not an outcome: the client asks again, under another number.
                 Err(refusal) if matches!(refusal.value.errno, Errno::TryLater | Errno::Grace) => {}
                 Err(_) => client.remember(name, reply.clone()),
                 Ok(_) => {}
