@@ -3,11 +3,12 @@
 //! - A client sends a call again when its answer is late, on the same connection or on another. It takes the first answer,
 //!   goes on, and may write newer bytes to the same place; the other copy may still lie in a connection, or wait here for
 //!   room or for a fetch. Nobody can tell by what it came on which one the client sent last.
-//! - So the names of changes that ran or were refused are kept. A copy of one may run only if that comes to the same as not
-//!   running: a write whose bytes are there, a lock that is held. Any other is refused for the moment, under the locks of
-//!   what it changes. A client that did not hear the first answer asks once more, under another name.
-//! - Of each client the last [`KEPT`] at least are kept, for [`AGE`] at least and twice that at most; see also
-//!   [`CLIENTS_MAX`] and [`KEPT_OF_ALL`].
+//! - So the names of calls that could have changed something are kept once they are answered: whether they did, changed
+//!   nothing, or were refused. A copy of one may run only if that comes to the same as not running: a write whose bytes are
+//!   there, a lock that is held. Any other is refused for the moment, under the locks of what it changes. A client that did
+//!   not hear the first answer asks once more, under another name.
+//! - Kept are the last [`KEPT_OF_ALL`] of all clients, and besides of each client the last [`KEPT`], which no other
+//!   client's calls push out; for [`AGE`] at least and twice that at most. See also [`CLIENTS_MAX`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -16,36 +17,36 @@ use parking_lot::Mutex;
 use tarn_base::mutant;
 use tarn_vfs::{ClientId, Sent};
 
-/// Changes of a client that are kept at least: some 300 KiB with as many before them.
+/// Calls of a client that are kept at least: some 300 KiB with as many before them.
 pub const KEPT: usize = 7 << 10;
 /// How long they are kept at least. A client that begins its numbers anew must not be refused for ever.
 pub const AGE: Duration = Duration::from_secs(300);
-/// Clients whose changes are kept; for one more, whoever has been silent the longest is forgotten.
+/// Clients whose calls are kept whatever others do; for one more, whoever has been silent the longest is forgotten.
 pub const CLIENTS_MAX: usize = 1024;
-/// Changes of all clients that are kept; beyond that the same: some 20 MiB.
+/// Calls of all clients that are kept at least, and those of single clients together at most: some 20 MiB each, with as
+/// many of all before them 60.
 pub const KEPT_OF_ALL: usize = 1 << 20;
 
 const SHARDS: usize = 16;
 
+/// Names in two generations; the elder goes when the younger is full or old.
 #[derive(Debug, Default)]
-struct Client {
-    /// Names of changes that ran after `since`.
+struct Names {
+    /// Of calls that were answered after `since`.
     latest: HashSet<u64>,
     /// And before.
     before: HashSet<u64>,
     since: Duration,
-    /// The shard's count of changes at its last.
-    called: u64,
 }
 
-impl Client {
-    fn kept(&self) -> usize {
+impl Names {
+    fn len(&self) -> usize {
         self.latest.len() + self.before.len()
     }
 
-    /// Adds a name; the oldest go.
-    fn note(&mut self, name: u64, now: Duration) {
-        if self.latest.len() >= KEPT || now.saturating_sub(self.since) >= AGE {
+    /// Adds a name; of more than `most` the oldest go.
+    fn note(&mut self, name: u64, most: usize, now: Duration) {
+        if self.latest.len() >= most || now.saturating_sub(self.since) >= AGE {
             let latest = std::mem::take(&mut self.latest);
             self.before = if now.saturating_sub(self.since) < 2 * AGE { latest } else { HashSet::new() };
             self.since = now;
@@ -53,12 +54,20 @@ impl Client {
         self.latest.insert(name);
     }
 
-    fn ran(&self, name: u64, now: Duration) -> bool {
+    fn has(&self, name: u64, now: Duration) -> bool {
         let age = now.saturating_sub(self.since);
         age < 2 * AGE && self.latest.contains(&name) || age < AGE && self.before.contains(&name)
     }
 }
 
+#[derive(Debug, Default)]
+struct Client {
+    names: Names,
+    /// The shard's count of calls at its last.
+    called: u64,
+}
+
+/// What single clients did.
 #[derive(Debug, Default)]
 struct Shard {
     clients: BTreeMap<ClientId, Client>,
@@ -70,6 +79,8 @@ struct Shard {
 #[derive(Debug, Default)]
 pub struct Resent {
     shards: [Mutex<Shard>; SHARDS],
+    /// By name: many clients, or one, fill all of them alike.
+    all: [Mutex<Names>; SHARDS],
 }
 
 impl Resent {
@@ -78,28 +89,35 @@ impl Resent {
         &self.shards[(mixed >> 60) as usize % SHARDS]
     }
 
-    /// The change has run, or was refused.
+    fn all(&self, name: u64) -> &Mutex<Names> {
+        &self.all[(name >> 60) as usize % SHARDS]
+    }
+
+    /// The call has run, or was refused.
     pub fn note(&self, sent: &Sent, now: Duration) {
+        self.all(sent.name).lock().note(sent.name, KEPT_OF_ALL / SHARDS, now);
         let mut guard = self.shard(sent.client).lock();
         let shard = &mut *guard;
         shard.calls += 1;
         let client = shard.clients.entry(sent.client).or_default();
         client.called = shard.calls;
-        let before = client.kept();
-        client.note(sent.name, now);
-        shard.kept = shard.kept + client.kept() - before;
+        let before = client.names.len();
+        client.names.note(sent.name, KEPT, now);
+        shard.kept = shard.kept + client.names.len() - before;
         while shard.clients.len() > CLIENTS_MAX / SHARDS || shard.kept > KEPT_OF_ALL / SHARDS {
             let silent = shard.clients.iter().min_by_key(|(_, client)| client.called).map(|(id, _)| *id);
             let Some(gone) = silent.and_then(|id| shard.clients.remove(&id)) else { return };
-            shard.kept -= gone.kept();
+            shard.kept -= gone.names.len();
         }
     }
 
-    /// Whether the change has been answered, as far as that is kept.
+    /// Whether the call has been answered, as far as that is kept.
     pub fn answered(&self, sent: &Sent, now: Duration) -> bool {
-        let shard = self.shard(sent.client).lock();
-        let ran = shard.clients.get(&sent.client).is_some_and(|client| client.ran(sent.name, now));
-        ran && !mutant::on(mutant::LATE_COPY_RUNS)
+        let known = || {
+            let shard = self.shard(sent.client).lock();
+            shard.clients.get(&sent.client).is_some_and(|client| client.names.has(sent.name, now))
+        };
+        (self.all(sent.name).lock().has(sent.name, now) || known()) && !mutant::on(mutant::LATE_COPY_RUNS)
     }
 }
 
@@ -107,7 +125,9 @@ impl Resent {
 mod tests {
     use super::*;
 
+    /// Names are hashes over client and call.
     fn sent(client: u128, name: u64) -> Sent {
+        let name = (name << 20 | client as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Sent { client: ClientId(client), name }
     }
 
@@ -130,14 +150,24 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_of_each_client_are_kept_whatever_others_do() {
+    fn the_last_ones_of_each_client_are_kept_whatever_another_does() {
         let resent = Resent::default();
         resent.note(&sent(1, 7), NOW);
-        (0..10 * KEPT as u64).for_each(|name| resent.note(&sent(2, name), NOW));
+        (0..3 * KEPT_OF_ALL as u64).for_each(|name| resent.note(&sent(2, name), NOW));
         assert!(resent.answered(&sent(1, 7), NOW));
-        let last = 9 * KEPT as u64..10 * KEPT as u64;
-        assert!(last.into_iter().all(|name| resent.answered(&sent(2, name), NOW)));
         assert!(!resent.answered(&sent(2, 0), NOW));
+    }
+
+    #[test]
+    fn the_last_ones_of_all_are_kept_whoever_did_them() {
+        let resent = Resent::default();
+        resent.note(&sent(1, 7), NOW);
+        let each = 9 * KEPT_OF_ALL as u64 / 10 / 3000;
+        (0..each).for_each(|name| (2..3002).for_each(|client| resent.note(&sent(client, name), NOW)));
+        assert!(resent.answered(&sent(1, 7), NOW), "many others pushed it out");
+        let resent = Resent::default();
+        (0..9 * KEPT_OF_ALL as u64 / 10).for_each(|name| resent.note(&sent(1, name), NOW));
+        assert!(resent.answered(&sent(1, 0), NOW), "its client pushed it out");
     }
 
     #[test]
@@ -151,7 +181,11 @@ mod tests {
         let shards = || resent.shards.iter().map(|shard| shard.lock());
         assert!(shards().map(|shard| shard.kept).sum::<usize>() <= KEPT_OF_ALL);
         assert!(shards().map(|shard| shard.clients.len()).sum::<usize>() <= CLIENTS_MAX);
-        assert!(shards().all(|shard| shard.kept == shard.clients.values().map(Client::kept).sum::<usize>()));
+        assert!(shards().all(|shard| {
+            let kept = shard.clients.values().map(|client| client.names.len());
+            shard.kept == kept.sum::<usize>()
+        }));
+        assert!(resent.all.iter().map(|names| names.lock().len()).sum::<usize>() <= 2 * KEPT_OF_ALL);
         assert!(resent.answered(&sent(19_999, 1), NOW) && !resent.answered(&sent(2, 1), NOW));
     }
 }
