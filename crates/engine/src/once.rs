@@ -4,8 +4,8 @@
 //! - A refusal changed nothing and is in no entry; it is remembered in RAM, so that a late copy of the call does not
 //!   run after all. No copy comes late across a restart, for its connection is gone.
 //! - A repeat of a call in progress joins it, on whatever connection it comes.
-//! - The last [`OUTCOMES_MAX`] outcomes of each client are kept, of about the last [`CLIENTS_MAX`] clients to call: whoever
-//!   has been silent the longest is forgotten for one more.
+//! - The last [`OUTCOMES_MAX`] outcomes of each client are kept, and as many refusals, which push no outcome out; of about
+//!   the last [`CLIENTS_MAX`] clients to call: whoever has been silent the longest is forgotten for one more.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,6 +39,7 @@ type Name = (u64, u64);
 struct Client {
     outcomes: BTreeMap<Name, Reply<Effect>>,
     order: VecDeque<Name>,
+    refused: VecDeque<Name>,
     running: BTreeMap<Name, Vec<oneshot::Sender<Reply<Effect>>>>,
     /// The shard's count of calls when it last called.
     called: u64,
@@ -67,11 +68,12 @@ impl Shard {
 
 impl Client {
     fn remember(&mut self, name: Name, reply: Reply<Effect>) {
+        let order = if reply.is_ok() { &mut self.order } else { &mut self.refused };
         if self.outcomes.insert(name, reply).is_none() {
-            self.order.push_back(name);
+            order.push_back(name);
         }
-        if self.order.len() > OUTCOMES_MAX
-            && let Some(oldest) = self.order.pop_front()
+        if order.len() > OUTCOMES_MAX
+            && let Some(oldest) = order.pop_front()
         {
             self.outcomes.remove(&oldest);
         }
@@ -152,7 +154,7 @@ impl OnceTable {
     pub fn count(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.lock().clients.values().map(|client| client.order.len()).sum::<usize>())
+            .map(|shard| shard.lock().clients.values().map(|client| client.outcomes.len()).sum::<usize>())
             .sum()
     }
 
@@ -207,8 +209,14 @@ mod tests {
             let token = OnceToken { client: ClientId(1), number, digest: 0 };
             table.remember(&token, Effect::default(), Position(number));
         }
+        for number in 0..3 * OUTCOMES_MAX as u64 {
+            let token = OnceToken { client: ClientId(1), number, digest: 1 };
+            assert!(matches!(table.enter(&token), Enter::Run));
+            table.leave(&token, &Err(Done::now(Errno::NotFound.into())));
+        }
         let kept = table.outcomes();
-        assert_eq!(kept.len(), OUTCOMES_MAX);
+        assert_eq!(kept.len(), OUTCOMES_MAX, "refusals push outcomes out");
         assert_eq!(kept[0].0.number, 10);
+        assert_eq!(table.count(), 2 * OUTCOMES_MAX);
     }
 }
