@@ -52,6 +52,8 @@ pub struct Files {
     path: PathBuf,
     /// Directories whose own entries, up to the root, this handle knows to be durable.
     durable: Mutex<BTreeSet<String>>,
+    /// Directories right below the root that were there at the opening, or were made since. None of them is removed by us.
+    present: Mutex<BTreeSet<String>>,
     reserve: Reserve,
 }
 
@@ -71,10 +73,17 @@ impl Files {
             Errno::NOTDIR => StoreError::Denied(format!("{shown} is not a directory")),
             errno => failed(errno),
         })?;
-        let files = Files { root, path: path.to_owned(), durable: Mutex::default(), reserve: Reserve::default() };
+        let files = Files {
+            root,
+            path: path.to_owned(),
+            durable: Mutex::default(),
+            present: Mutex::default(),
+            reserve: Reserve::default(),
+        };
         if create {
             files.create_own().map_err(failed)?;
         }
+        *files.present.lock() = files.directories().map_err(failed)?;
         files.stat(LOCK).map_err(|errno| match errno {
             Errno::NOENT => StoreError::Unavailable(format!("{shown} is not a store directory: it has no {LOCK}")),
             errno => failed(errno),
@@ -205,6 +214,7 @@ impl Files {
         if self.durable.lock().contains(parent) {
             return Ok(parent);
         }
+        self.expect_present(parent.split('/').next().unwrap_or(parent))?;
         let mut above = ".";
         for end in parent.match_indices('/').map(|(at, _)| at).chain([parent.len()]) {
             let directory = &parent[..end];
@@ -217,6 +227,28 @@ impl Files {
         }
         self.durable.lock().insert(parent.to_owned());
         Ok(parent)
+    }
+
+    /// A directory right below the root that was there is not made again: it was taken away, and may be put back.
+    fn expect_present(&self, directory: &str) -> StoreResult<()> {
+        if self.present.lock().insert(directory.to_owned()) || self.stat(directory).is_ok() {
+            return Ok(());
+        }
+        let shown = self.shown();
+        Err(StoreError::Unavailable(format!("{shown}/{directory} was removed or moved away; put it back as it was")))
+    }
+
+    /// Directories right below the root.
+    fn directories(&self) -> Result<BTreeSet<String>, Errno> {
+        let mut out = BTreeSet::new();
+        for entry in Dir::read_from(&self.directory(".")?)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if !matches!(name, "." | "..") && self.directory(name).is_ok() {
+                out.insert(name.to_owned());
+            }
+        }
+        Ok(out)
     }
 
     /// Makes the names in `directory` durable, after one of them has changed.

@@ -80,6 +80,29 @@ fn a_removed_directory_is_told_and_not_made_again() {
 }
 
 #[test]
+fn a_part_that_was_taken_away_is_not_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, away) = (directory.path().join("store"), directory.path().join("away"));
+    put(&LocalStore::open(&path, true).unwrap(), "a/b/c", "text", PutMode::Create).unwrap();
+    for made_by_us in [false, true] {
+        let store = LocalStore::open(&path, false).unwrap();
+        if made_by_us {
+            put(&store, "a/b/d", "text", PutMode::Create).unwrap();
+        }
+        fs::rename(path.join("a"), &away).unwrap();
+        for name in ["a/b/d", "a/e"] {
+            let told = put(&store, name, "text", PutMode::Overwrite).unwrap_err().to_string();
+            assert!(made_by_us || told.contains("moved away; put it back"), "{told}");
+        }
+        assert!(!path.join("a").exists());
+        put(&store, "other/b", "text", PutMode::Overwrite).unwrap();
+        fs::rename(&away, path.join("a")).unwrap();
+        put(&store, "a/b/d", "text", PutMode::Overwrite).unwrap();
+        put(&store, "a/e/f", "text", PutMode::Overwrite).unwrap();
+    }
+}
+
+#[test]
 fn a_directory_that_was_put_back_is_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let (path, away) = (directory.path().join("store"), directory.path().join("away"));
