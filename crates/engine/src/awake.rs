@@ -57,6 +57,9 @@ impl Core {
                 Either::Right(_) => Standing::Unknown,
             };
             self.stands(standing);
+            if self.health.metadata_missing.load(Ordering::Relaxed) {
+                self.metadata_is_gone().await;
+            }
             // What was answered late may have been overtaken by another sleep.
             let now = clock.steady();
             let says = standing != Standing::Unknown && now.saturating_sub(begun) <= heartbeat;

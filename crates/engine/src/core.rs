@@ -88,6 +88,8 @@ pub struct Health {
     pub log_late: AtomicBool,
     /// The owner record was missing at the last heartbeat.
     pub owner_missing: AtomicBool,
+    /// No object of the metadata was found by who looked for one; cleared by the heartbeat that finds some.
+    pub metadata_missing: AtomicBool,
     /// What of the store was gone at the last checkpoint.
     pub gone: RwLock<Option<String>>,
     /// Another owner has claimed the shard: nothing is answered any more.
@@ -112,8 +114,10 @@ impl Health {
 
     /// What of the store is gone as far as is known: taken away under a running node, and perhaps to be put back.
     pub fn gone(&self) -> Option<String> {
-        let missing = || self.owner_missing.load(Ordering::Relaxed).then(|| "its owner record".to_owned());
-        self.gone.read().clone().or_else(missing)
+        let missing = |what: &AtomicBool, told: &str| what.load(Ordering::Relaxed).then(|| told.to_owned());
+        let owner = || missing(&self.owner_missing, "its owner record");
+        let metadata = || missing(&self.metadata_missing, "every object of its metadata, below meta/");
+        self.gone.read().clone().or_else(owner).or_else(metadata)
     }
 
     /// Notes and tells damage, described by object and owner; once.

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -25,6 +26,8 @@ use crate::value::Inode;
 /// Pointers fetched beside one that is needed where a file is gone through in order: the next reads and writes need
 /// them.
 const POINTERS_AHEAD: u64 = 64;
+/// Some of these are there as long as the metadata is.
+const MANIFESTS: &str = "meta/manifest/";
 
 impl Core {
     /// Fetches all of `need` into `pins`.
@@ -73,7 +76,10 @@ impl Core {
         let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
         if !singles.is_empty() {
             let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
-            let values = stack.view.get_sorted(&encoded).await.map_err(|error| self.meta_failed(&singles, error))?;
+            let values = match stack.view.get_sorted(&encoded).await {
+                Ok(values) => values,
+                Err(error) => return Err(self.meta_failed(&singles, error).await),
+            };
             for (key, value) in singles.into_iter().zip(values) {
                 self.enter_cache(stack, key, value.clone());
                 pins.keys.insert(key, value);
@@ -108,14 +114,19 @@ impl Core {
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
         let ahead = self.pointers_ahead(pins, first);
         if ahead == 1 {
-            let value = stack.view.get(&first.encode()).await.map_err(|error| self.meta_failed(&[first], error))?;
+            let value = match stack.view.get(&first.encode()).await {
+                Ok(value) => value,
+                Err(error) => return Err(self.meta_failed(&[first], error).await),
+            };
             self.enter_cache(stack, first, value.clone());
             pins.keys.insert(first, value);
             return Ok(());
         }
         let end = Key { b: first.b.saturating_add(ahead), ..first };
-        let page = stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await;
-        let page = page.map_err(|error| self.meta_failed(&[first], error))?;
+        let page = match stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await {
+            Ok(page) => page,
+            Err(error) => return Err(self.meta_failed(&[first], error).await),
+        };
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {
             let key = Key { b, ..first };
@@ -129,8 +140,10 @@ impl Core {
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
         let begins = Listings::begins(range);
         let limit = if begins { limit.max(listings::AT_LEAST) } else { limit };
-        let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
-        let page = page.map_err(|error| self.meta_failed(&[range.start], error))?;
+        let page = match stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await {
+            Ok(page) => page,
+            Err(error) => return Err(self.meta_failed(&[range.start], error).await),
+        };
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {
@@ -156,9 +169,9 @@ impl Core {
 
     /// What a client is told when the metadata store could not be asked for `wanted`. Its error names the object, if one is
     /// damaged. What is gone with part of the store may be put back.
-    fn meta_failed(&self, wanted: &[Key], error: MetaError) -> Errno {
+    async fn meta_failed(&self, wanted: &[Key], error: MetaError) -> Errno {
         match error {
-            MetaError::Damaged(what) if self.health.gone().is_none() => {
+            MetaError::Damaged(what) if !self.metadata_is_gone().await => {
                 let whose: Vec<String> = wanted.iter().map(words).collect();
                 self.health.damaged(format!("{}: {what}", whose.join("; ")));
                 Errno::Io
@@ -168,6 +181,22 @@ impl Core {
                 Errno::TryLater
             }
         }
+    }
+
+    /// Whether more than one object is gone: the metadata, or more, was taken away and may be put back.
+    pub async fn metadata_is_gone(&self) -> bool {
+        if let Ok(manifests) = self.segments.store.list(MANIFESTS).await {
+            let gone = manifests.is_empty();
+            if self.health.metadata_missing.swap(gone, Ordering::Relaxed) != gone {
+                match gone {
+                    true => {
+                        tracing::error!("every object of the metadata, below meta/, is gone: put it back as it was")
+                    }
+                    false => tracing::warn!("the metadata is there again"),
+                }
+            }
+        }
+        self.health.gone().is_some()
     }
 
     /// Waits until the log has been trimmed or flushed; not for ever.

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tarn_meta::slate::SlateOptions;
 use tarn_store::{ObjectInfo, PutMode, Store, StoreResult, Version};
-use tarn_vfs::Node;
+use tarn_vfs::{Caller, Errno, FileSystem, Node};
 use tokio::sync::Notify;
 
-use super::opening::{look, make, read, write};
+use super::opening::{look, make, read, root, write};
 use super::survival::keep_time;
 use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
@@ -134,6 +134,31 @@ async fn metadata_that_is_taken_away_stops_checkpoints_until_it_is_back() {
 #[tokio::test]
 async fn a_store_that_is_taken_away_whole_stops_checkpoints_until_it_is_back() {
     taken_away("", "owner record").await;
+}
+
+#[tokio::test]
+async fn who_asks_for_metadata_that_was_taken_away_is_told_to_try_later() {
+    let rig = Rig::new();
+    let (engine, _) = begun(&rig).await;
+    // More than an opening reads.
+    for number in 0..500 {
+        make(&engine, &format!("file {number}")).await;
+    }
+    engine.checkpoint().await.unwrap();
+    engine.close().await.unwrap();
+    rig.crash();
+    let engine = open(&rig).await.unwrap();
+    let objects = take_away(&rig, "meta/").await;
+    let lookup = || engine.lookup(&Caller::root(), root(&engine), b"file 250");
+    assert_eq!(lookup().await.unwrap_err().value.errno, Errno::TryLater);
+    let shown = engine.status().checkpoint_error.expect("an error");
+    assert!(shown.contains("gone") && shown.contains("below meta/"), "{shown}");
+    assert!(engine.status().damage.is_empty());
+    put_back(&rig, "meta/", &objects).await;
+    rig.pass(rig.config.heartbeat * 2).await;
+    assert!(lookup().await.is_ok());
+    assert_eq!(engine.status().checkpoint_error, None);
+    rig.crash();
 }
 
 #[tokio::test]
