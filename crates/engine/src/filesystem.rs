@@ -162,6 +162,14 @@ impl FileSystem for Engine {
         self.core.execute(ops::lock::ClientNotified { client: name_of(client) })
     }
 
+    fn answered(&self, call: &Sent) {
+        self.core.answered(call);
+    }
+
+    fn was_answered(&self, call: &Sent) -> bool {
+        self.core.was_answered(call)
+    }
+
     fn in_grace(&self) -> bool {
         self.core.session.in_grace(self.core.world.clock.steady())
     }

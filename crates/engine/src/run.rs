@@ -162,8 +162,17 @@ impl Core {
     /// A call that was refused has been answered too. One that may be tried again comes under another name.
     fn note_refusal<T>(&self, reply: &Reply<T>, marks: Marks) {
         if let (Err(_), Some(sent)) = (reply, &marks.sent) {
-            self.resent.note(sent, self.world.clock.steady());
+            self.answered(sent);
         }
+    }
+
+    /// The call is answered: a copy of it that comes now may change nothing.
+    pub fn answered(&self, sent: &Sent) {
+        self.resent.note(sent, self.world.clock.steady());
+    }
+
+    pub fn was_answered(&self, sent: &Sent) -> bool {
+        self.resent.answered(sent, self.world.clock.steady())
     }
 
     /// Fetches and runs again until it comes to its end.
@@ -227,7 +236,7 @@ impl Core {
                 return Err(Need { stale: true, ..Need::default() });
             }
             let mut tx = Tx::new(self, stack, pins, &held);
-            tx.again = marks.sent.is_some_and(|sent| self.resent.answered(&sent, self.world.clock.steady()));
+            tx.again = marks.sent.is_some_and(|sent| self.was_answered(&sent));
             match operation.run(&mut tx) {
                 // It was answered before, and it does not come to the same.
                 Ok(_) if tx.again && tx.changes() => return Ok(Err(Done::now(Errno::TryLater.into()))),
@@ -236,6 +245,8 @@ impl Core {
                     end => return end,
                 },
                 Ok(value) => {
+                    // Under the locks: it was answered for what is there now.
+                    marks.sent.iter().for_each(|sent| self.answered(sent));
                     let position = self.pending(tx.seen);
                     return Ok(Ok(Done { value, position }));
                 }
@@ -300,9 +311,7 @@ impl Core {
         if let (Some(token), Some(effect)) = (marks.token, out.effect()) {
             self.once.remember(&token, effect.clone(), position);
         }
-        if let Some(sent) = &marks.sent {
-            self.resent.note(sent, self.world.clock.steady());
-        }
+        marks.sent.iter().for_each(|sent| self.answered(sent));
         drop(gate);
         if let Some(mut table) = parts.table {
             table.apply_all(&parts.transitions);

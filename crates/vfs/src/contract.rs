@@ -131,6 +131,15 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Takes one client off that list for good.
     fn client_notified(&self, client: &[u8]) -> Answer<()>;
 
+    /// The front end has answered a call that changes something without asking here: a copy of it that comes later may change
+    /// nothing.
+    fn answered(&self, _call: &Sent) {}
+
+    /// Whether the call was answered, as far as that is known.
+    fn was_answered(&self, _call: &Sent) -> bool {
+        false
+    }
+
     /// Whether only reclaims are granted at present.
     fn in_grace(&self) -> bool;
 

@@ -174,6 +174,13 @@ pub struct Sent {
     pub name: u64,
 }
 
+impl Sent {
+    /// The second change that comes of the same call.
+    pub fn second(self) -> Sent {
+        Sent { name: !self.name, ..self }
+    }
+}
+
 /// Rights asked for and granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(pub u8);

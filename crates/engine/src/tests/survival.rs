@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_base::time::Time;
 use tarn_meta::slate::SlateOptions;
 use tarn_store::StoreError;
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_store::operation::Operation;
 use tarn_vfs::{
     Caller, ClientId, CreateMode, Errno, FileSystem, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest,
-    Node, OnceToken, Reply, Sent, SetAttr, Stability,
+    Node, OnceToken, Reply, Sent, SetAttr, SetTime, Stability,
 };
 use tarn_wal::MemDevice;
 
@@ -119,6 +120,49 @@ async fn a_late_copy_does_not_run_over_what_came_since() {
     take(13).await.unwrap();
     later(unlock(12).await.unwrap_err().value.errno);
     assert_eq!(engine.locks().len(), 1);
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_call_that_changed_nothing_changes_nothing() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let sent = |name| Caller { sent: Some(Sent { client: ClientId(5), name }), ..Caller::root() };
+    let later = |errno: Errno| assert_eq!(errno, Errno::TryLater);
+    // A create that found its file; a rename of a file to another name of its own.
+    let create = |name| engine.create(&sent(name), root(&engine), b"file", CreateMode::Unchecked, SetAttr::default());
+    create(1).await.unwrap();
+    create(1).await.expect("it is still there");
+    engine.link(&sent(2), node, root(&engine), b"other").await.unwrap();
+    let rename = |name| engine.rename(&sent(name), root(&engine), b"file", root(&engine), b"other");
+    rename(3).await.unwrap();
+    engine.remove(&sent(4), root(&engine), b"other").await.unwrap();
+    later(rename(3).await.unwrap_err().value.errno);
+    engine.remove(&sent(5), root(&engine), b"file").await.unwrap();
+    later(create(1).await.unwrap_err().value.errno);
+    // Locks that were denied, and given up where there was nothing.
+    let node = make(&engine, "locked").await;
+    let take = |name, owner| engine.lock(&sent(name), lock(node, owner));
+    let unlock = |name, owner| {
+        let Lock { owner, range, .. } = lock(node, owner).lock;
+        engine.unlock(&sent(name), node, owner, range)
+    };
+    unlock(10, "one").await.unwrap();
+    take(11, "one").await.unwrap();
+    later(unlock(10, "one").await.unwrap_err().value.errno);
+    assert!(matches!(take(12, "two").await.unwrap().value, LockOutcome::Denied(_)));
+    unlock(13, "one").await.unwrap();
+    later(take(12, "two").await.unwrap_err().value.errno);
+    assert!(engine.locks().is_empty());
+    // Bytes that still stand, below attributes that are newer.
+    let write = |name| engine.write(&sent(name), node, 0, Bytes::from_static(b"bytes"), Stability::File);
+    write(20).await.unwrap();
+    let set = SetAttr { mode: Some(0o4755), mtime: Some(SetTime::To(Time::EPOCH)), ..SetAttr::default() };
+    let attr = engine.setattr(&sent(21), node, set).await.unwrap().value.attr.unwrap();
+    let copy = write(20).await.expect("the bytes are there");
+    assert_eq!(copy.value.count, 5);
+    engine.durable(copy.position).await.unwrap();
+    assert_eq!(engine.getattr(&Caller::root(), node).await.unwrap().value, attr);
 }
 
 #[tokio::test]

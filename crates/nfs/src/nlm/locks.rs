@@ -8,9 +8,7 @@
 
 use bytes::Bytes;
 use tarn_base::ids::Position;
-use tarn_vfs::{
-    Caller, FILE_SIZE_MAX, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node, OnceToken,
-};
+use tarn_vfs::{Caller, FILE_SIZE_MAX, Lock, LockKind, LockOutcome, LockOwner, LockRange, LockRequest, Node, Sent};
 
 use super::map;
 use super::proto::{Holder, Range, Status};
@@ -98,6 +96,8 @@ impl Nlm {
         let Asked { caller, lock, .. } = asked;
         let _turn = self.turns.take(lock.node, &lock.owner).await;
         let key = Key::from(&lock);
+        // What may be a second change under the same call needs a name of its own.
+        let second = Caller { once: None, sent: caller.sent.map(Sent::second), ..caller.clone() };
         match self.gate.fs.cancel_lock(&caller, lock.clone()).await {
             Ok(done) if done.value => {
                 self.waiters.told(&key);
@@ -105,11 +105,13 @@ impl Nlm {
             }
             // Granted, but the client does not know, even if it was told: it gives up waiting, so it gives up the lock.
             Ok(_) if self.waiters.told(&key) || self.holds(&lock) => {
-                // A second change under the same call needs a token of its own.
-                let once = caller.once.map(|token| OnceToken { digest: !token.digest, ..token });
-                self.release(&Caller { once, ..caller }, lock.node, lock.owner, lock.range).await
+                self.release(&second, lock.node, lock.owner, lock.range).await
             }
-            Ok(done) => Outcome::at(Status::Denied, done.position),
+            Ok(done) => {
+                // So a copy of the call releases nothing either.
+                second.sent.iter().for_each(|sent| self.gate.fs.answered(sent));
+                Outcome::at(Status::Denied, done.position)
+            }
             Err(done) => Outcome::at(map::status(done.value.errno), done.position),
         }
     }
@@ -140,11 +142,20 @@ impl Nlm {
         }
     }
 
-    pub(super) fn share(&self, node: Node, owner: LockOwner, mode: Mode, reclaim: bool) -> Status {
-        if reclaim != self.gate.fs.in_grace() {
-            return Status::DeniedGracePeriod;
-        }
-        self.shares.share(node, owner, mode)
+    /// Reserves `mode`, or gives up what is reserved. A copy of a call that was answered changes nothing.
+    pub(super) fn share(&self, node: Node, owner: LockOwner, mode: Option<Mode>, sent: &Sent, reclaim: bool) -> Status {
+        let mut shares = self.shares.held();
+        let status = match mode {
+            _ if self.gate.fs.was_answered(sent) && shares.mode(node, &owner) != mode => Status::DeniedGracePeriod,
+            Some(_) if reclaim != self.gate.fs.in_grace() => Status::DeniedGracePeriod,
+            Some(mode) => shares.share(node, owner, mode),
+            None => {
+                shares.unshare(node, &owner);
+                Status::Granted
+            }
+        };
+        self.gate.fs.answered(sent);
+        status
     }
 }
 

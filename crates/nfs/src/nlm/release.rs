@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use tarn_base::ids::Position;
-use tarn_vfs::{Caller, LockInfo};
+use tarn_vfs::{Caller, LockInfo, Sent};
 
 use super::clients::{self, Concerned};
 use super::proto::{NLMPROC4_NULL, PROGRAM, VERSION};
@@ -24,10 +24,18 @@ use crate::wire::rpc::AcceptStatus;
 const PORT_FREE_MIN: u16 = 1024;
 
 impl Nlm {
-    /// FREE_ALL: all locks of the client that calls itself `name`.
-    pub(super) async fn free_all(&self, name: &[u8], source: SocketAddr) -> Progress {
+    /// FREE_ALL: all locks of the client that calls itself `name`. A copy of the call releases nothing: what is there now
+    /// was taken since.
+    pub(super) async fn free_all(&self, name: &[u8], source: SocketAddr, sent: &Sent) -> Progress {
+        let _leaving = self.leaving.lock().await;
+        if self.gate.fs.was_answered(sent) {
+            return Progress::now(0);
+        }
         match self.client_restarted(name, source, 0).await {
-            Ok(position) => Progress::Done { position, status: 0 },
+            Ok(position) => {
+                self.gate.fs.answered(sent);
+                Progress::Done { position, status: 0 }
+            }
             Err(_) => Progress::Refused(AcceptStatus::SystemError),
         }
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tarn_base::ids::Position;
 use tarn_base::world::{BoxFuture, World};
-use tarn_vfs::{Caller, Lock, LockKind, Node};
+use tarn_vfs::{Caller, Lock, LockKind, Node, OnceToken, Sent};
 
 use super::clients;
 use super::locks::{self, Asked, Outcome};
@@ -44,6 +44,8 @@ pub struct Nlm {
     pub(super) waiters: Waiters,
     pub(super) turns: Turns,
     pub(super) shares: Shares,
+    /// Held while a client gives everything up: a copy of that call waits for what comes of the first one.
+    pub(super) leaving: tokio::sync::Mutex<()>,
     /// For tasks of ours.
     this: Weak<Nlm>,
 }
@@ -71,6 +73,7 @@ impl Nlm {
             waiters: Waiters::default(),
             turns: Turns::default(),
             shares: Shares::default(),
+            leaving: tokio::sync::Mutex::default(),
             this: this.clone(),
         })
     }
@@ -108,23 +111,16 @@ impl Nlm {
             Request::Granted(ask) => (ask.cookie, Form::Plain, now(Status::Denied)),
             Request::Share(ask) => {
                 let intent = if ask.access & 2 != 0 { Intent::Change } else { Intent::Read };
-                let status = match self.admit(cx, call, &ask.handle, intent) {
-                    Ok((_, node)) => {
-                        let mode = Mode { access: ask.access, deny: ask.deny };
-                        self.share(node, share_owner(cx, &ask), mode, ask.reclaim)
-                    }
-                    Err(status) => status,
-                };
+                let mode = Mode { access: ask.access, deny: ask.deny };
+                let reserve = |node| self.share(node, share_owner(cx, &ask), Some(mode), &sent(cx, call), ask.reclaim);
+                let status =
+                    self.admit(cx, call, &ask.handle, intent).map_or_else(|status| status, |(_, node)| reserve(node));
                 (ask.cookie, Form::Share, now(status))
             }
             Request::Unshare(ask) => {
-                let status = match self.admit(cx, call, &ask.handle, Intent::Read) {
-                    Ok((_, node)) => {
-                        self.shares.unshare(node, &share_owner(cx, &ask));
-                        Status::Granted
-                    }
-                    Err(status) => status,
-                };
+                let give_up = |node| self.share(node, share_owner(cx, &ask), None, &sent(cx, call), ask.reclaim);
+                let passed = self.admit(cx, call, &ask.handle, Intent::Read);
+                let status = passed.map_or_else(|status| status, |(_, node)| give_up(node));
                 (ask.cookie, Form::Share, now(status))
             }
             Request::FreeAll(_) => return None,
@@ -135,10 +131,10 @@ impl Nlm {
     fn understand(&self, cx: &CallContext<'_>, call: &Call<'_>, ask: &Ask, intent: Intent) -> Result<Asked, Status> {
         let range = locks::range(&ask.range)?;
         let (mut caller, node) = self.admit(cx, call, &ask.range.handle, intent)?;
-        let token = once::token(cx.client(), call.xid, PROGRAM, call.procedure, caller.uid, call.args);
+        let token = token(cx, call);
         // A request to wait must find out what became of the first one, not hear what was said to it.
         caller.once = (!ask.block).then_some(token);
-        caller.sent = Some(once::sent(cx.client(), call.xid, token.digest));
+        caller.sent = Some(sent(cx, call));
         let kind = if ask.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         let owner = locks::owner(clients::name(&ask.range.caller, cx.peer.ip()), &ask.range);
         let lock = Lock { node, owner, kind, range };
@@ -157,7 +153,10 @@ impl Nlm {
             Credential::Sys(sys) => sys,
             Credential::None => &anonymous,
         };
-        let admitted = self.gate.admit(cx, sys, handle, intent).map_err(refusal)?;
+        let admitted = self.gate.admit(cx, sys, handle, intent).map_err(|refused| {
+            self.gate.fs.answered(&sent(cx, call));
+            refusal(refused)
+        })?;
         let mut caller = admitted.caller;
         // The client checked when the file was opened.
         caller.owner_override = true;
@@ -218,8 +217,10 @@ impl Program for Nlm {
         };
         let Some(this) = self.shared() else { return Progress::Refused(AcceptStatus::SystemError) };
         if let Request::FreeAll(name) = request {
-            let source = cx.peer;
-            return Progress::Later(Box::pin(async move { (Writer::new(), this.free_all(&name, source).await) }));
+            let (source, sent) = (cx.peer, sent(cx, call));
+            return Progress::Later(Box::pin(
+                async move { (Writer::new(), this.free_all(&name, source, &sent).await) },
+            ));
         }
         let Some(started) = self.start(cx, call, request) else {
             return Progress::Refused(AcceptStatus::SystemError);
@@ -245,6 +246,19 @@ fn encode(w: &mut Writer, cookie: &[u8], form: Form, outcome: &Outcome) {
         Form::Test => proto::encode_test_result(w, cookie, outcome.status, outcome.holder.as_ref()),
         Form::Share => proto::encode_share_result(w, cookie, outcome.status),
     }
+}
+
+fn token(cx: &CallContext<'_>, call: &Call<'_>) -> OnceToken {
+    let uid = match &call.credential {
+        Credential::Sys(sys) => sys.uid,
+        Credential::None => ANONYMOUS_ID,
+    };
+    once::token(cx.client(), call.xid, PROGRAM, call.procedure, uid, call.args)
+}
+
+/// The call's name.
+fn sent(cx: &CallContext<'_>, call: &Call<'_>) -> Sent {
+    once::sent(cx.client(), call.xid, token(cx, call).digest)
 }
 
 fn refusal(refusal: Refusal) -> Status {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tarn_vfs::{LockOwner, Node};
 
 use super::proto::Status;
@@ -23,22 +23,42 @@ pub struct Mode {
 }
 
 #[derive(Default)]
-struct Inner {
+pub struct Held {
     held: BTreeMap<Node, Vec<(LockOwner, Mode)>>,
     count: usize,
 }
 
 #[derive(Default)]
 pub struct Shares {
-    inner: Mutex<Inner>,
+    inner: Mutex<Held>,
 }
 
 impl Shares {
+    pub fn held(&self) -> MutexGuard<'_, Held> {
+        self.inner.lock()
+    }
+
+    /// The client is gone.
+    pub fn forget_client(&self, client: &[u8]) {
+        self.held().retain(|_, owner| owner.client != client);
+    }
+
+    /// Names of clients that hold any.
+    pub fn clients(&self) -> Vec<Bytes> {
+        self.held().held.values().flatten().map(|(owner, _)| owner.client.clone()).collect()
+    }
+}
+
+impl Held {
+    /// What the owner has reserved.
+    pub fn mode(&self, node: Node, owner: &LockOwner) -> Option<Mode> {
+        self.held.get(&node)?.iter().find(|(other, _)| other == owner).map(|(_, mode)| *mode)
+    }
+
     /// Reserves, or changes what the owner has reserved.
-    pub fn share(&self, node: Node, owner: LockOwner, mode: Mode) -> Status {
-        let mut inner = self.inner.lock();
-        let full = inner.count >= SHARES_MAX;
-        let held = inner.held.entry(node).or_default();
+    pub fn share(&mut self, node: Node, owner: LockOwner, mode: Mode) -> Status {
+        let full = self.count >= SHARES_MAX;
+        let held = self.held.entry(node).or_default();
         let conflict = held
             .iter()
             .any(|(other, theirs)| *other != owner && (mode.access & theirs.deny | theirs.access & mode.deny) != 0);
@@ -49,39 +69,27 @@ impl Shares {
             *ours = mode;
         } else if full {
             if held.is_empty() {
-                inner.held.remove(&node);
+                self.held.remove(&node);
             }
             return Status::DeniedNoLocks;
         } else {
             held.push((owner, mode));
-            inner.count += 1;
+            self.count += 1;
         }
         Status::Granted
     }
 
     /// Gives up what the owner has reserved; nothing is not an error.
-    pub fn unshare(&self, node: Node, owner: &LockOwner) {
+    pub fn unshare(&mut self, node: Node, owner: &LockOwner) {
         self.retain(|at, other| *at != node || other != owner);
     }
 
-    /// The client is gone.
-    pub fn forget_client(&self, client: &[u8]) {
-        self.retain(|_, owner| owner.client != client);
-    }
-
-    /// Names of clients that hold any.
-    pub fn clients(&self) -> Vec<Bytes> {
-        let inner = self.inner.lock();
-        inner.held.values().flatten().map(|(owner, _)| owner.client.clone()).collect()
-    }
-
-    fn retain(&self, keep: impl Fn(&Node, &LockOwner) -> bool) {
-        let mut inner = self.inner.lock();
-        inner.held.retain(|node, held| {
+    fn retain(&mut self, keep: impl Fn(&Node, &LockOwner) -> bool) {
+        self.held.retain(|node, held| {
             held.retain(|(owner, _)| keep(node, owner));
             !held.is_empty()
         });
-        inner.count = inner.held.values().map(Vec::len).sum();
+        self.count = self.held.values().map(Vec::len).sum();
     }
 }
 
@@ -100,7 +108,7 @@ mod tests {
     fn a_share_denies_what_it_says_and_nothing_else() {
         let shares = Shares::default();
         let node = Node::default();
-        let ask = |client, access, deny| shares.share(node, owner(client), Mode { access, deny });
+        let ask = |client, access, deny| shares.held().share(node, owner(client), Mode { access, deny });
         assert_eq!(ask("a", READ, WRITE), Status::Granted);
         assert_eq!(ask("b", READ, 0), Status::Granted);
         assert_eq!(ask("c", WRITE, 0), Status::Denied, "a denies writing");
@@ -108,12 +116,12 @@ mod tests {
         assert_eq!(ask("a", READ, 0), Status::Granted, "an owner changes its mind");
         assert_eq!(ask("c", WRITE, 0), Status::Granted);
         assert_eq!(ask("a", READ, WRITE), Status::Denied, "c writes");
-        shares.unshare(node, &owner("c"));
+        shares.held().unshare(node, &owner("c"));
         assert_eq!(ask("a", READ, WRITE), Status::Granted);
         assert_eq!(shares.clients(), ["a", "b"]);
         shares.forget_client(b"a");
         shares.forget_client(b"b");
-        let inner = shares.inner.lock();
+        let inner = shares.held();
         assert!(inner.held.is_empty() && inner.count == 0);
     }
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tarn_base::ids::Position;
-use tarn_vfs::{Answer, Attr, Caller, Change, ClientId, Done, FileSystem, HandleKey, Node, Reply, Sent};
+use tarn_vfs::{Answer, Attr, Caller, Change, Done, FileSystem, HandleKey, Node, OnceToken, Reply, Sent};
 
 use crate::gate::{Gate, Intent};
 use crate::map;
@@ -128,31 +128,48 @@ impl<'a> Request<'a> {
 
     /// Passes the gate with `handle`.
     pub fn open(&self, handle: &[u8], intent: Intent) -> Result<Opened, Status> {
+        let Some(token) = self.once.then(|| self.token()) else { return self.pass(handle, intent) };
+        let sent = self.sent(token.digest);
+        let mut opened = self.pass_as(handle, intent, sent)?;
+        opened.caller.once = Some(token);
+        Ok(opened)
+    }
+
+    /// Passes the gate with `handle`, as a call of this name. One that does not pass is answered with that.
+    pub fn pass_as(&self, handle: &[u8], intent: Intent, sent: Sent) -> Result<Opened, Status> {
+        let mut opened = self.pass(handle, intent).inspect_err(|_| self.gate.fs.answered(&sent))?;
+        opened.caller.sent = Some(sent);
+        Ok(opened)
+    }
+
+    fn pass(&self, handle: &[u8], intent: Intent) -> Result<Opened, Status> {
         let admitted = self.gate.admit(self.cx, self.sys, handle, intent).map_err(map::refusal)?;
-        let mut caller = admitted.caller;
-        if self.once {
-            let call = self.call;
-            let client = caller.client;
-            let token = once::token(client, call.xid, call.program, call.procedure, self.sys.uid, call.args);
-            (caller.once, caller.sent) = (Some(token), Some(self.sent(client, token.digest)));
-        }
         let view = View {
             fsid: admitted.fsid,
             key: self.gate.key(),
             verifier: self.gate.fs.write_verifier(),
             writable: admitted.writable,
         };
-        Ok(Opened { node: admitted.node, caller, view })
+        Ok(Opened { node: admitted.node, caller: admitted.caller, view })
+    }
+
+    fn token(&self) -> OnceToken {
+        let call = self.call;
+        once::token(self.cx.client(), call.xid, call.program, call.procedure, self.sys.uid, call.args)
     }
 
     /// The call's name, if its arguments have this digest.
-    pub fn sent(&self, client: ClientId, digest: u64) -> Sent {
-        once::sent(client, self.call.xid, digest)
+    pub fn sent(&self, digest: u64) -> Sent {
+        once::sent(self.cx.client(), self.call.xid, digest)
     }
 
     /// Passes the gate with a second handle, as the same caller.
     pub fn open_second(&self, handle: &[u8]) -> Result<Node, Status> {
-        self.gate.admit(self.cx, self.sys, handle, Intent::Change).map(|admitted| admitted.node).map_err(map::refusal)
+        let passed = self.gate.admit(self.cx, self.sys, handle, Intent::Change);
+        passed.map(|admitted| admitted.node).map_err(|refusal| {
+            self.gate.fs.answered(&self.sent(self.token().digest));
+            map::refusal(refusal)
+        })
     }
 }
 

@@ -28,9 +28,8 @@ impl Procedure for Write {
     }
 
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
-        let mut opened = rq.open(args.handle, Intent::Change)?;
+        let mut opened = rq.pass_as(args.handle, Intent::Change, rq.sent(once::write_digest(&args)))?;
         opened.caller.owner_override = true;
-        opened.caller.sent = Some(rq.sent(opened.caller.client, once::write_digest(&args)));
         let data = &args.data[..args.data.len().min(IO_SIZE_MAX as usize)];
         let data = if data.is_empty() { Bytes::new() } else { rq.cx.message.slice_ref(data) };
         let stability = map::stability(args.stable);

@@ -92,3 +92,31 @@ async fn a_repeat_is_known_by_address_number_and_arguments() {
     let again = client.encode(NFS, 8, guarded("a"));
     assert_eq!(status(&client.send(again).await.unwrap()), Status::Exist as u32, "another number is another call");
 }
+
+#[tokio::test]
+async fn a_copy_of_a_call_that_the_rules_refused_does_not_run_when_they_have_changed() {
+    let model = std::sync::Arc::new(tarn_vfs::model::Model::with_volume());
+    let readonly = Server::new(model.clone(), "* ro,no_root_squash,insecure");
+    let writable = Server::new(model, "* rw,no_root_squash,insecure");
+    let (mut before, root) = (readonly.client(), readonly.root());
+    let mut after = writable.client();
+    let file = after.create(&root, "file").await;
+    before.xid += 1000;
+    let write = before.encode(NFS, 7, |w| {
+        w.opaque(&file);
+        w.u64(0);
+        w.u32(3);
+        w.u32(2);
+        w.opaque(b"old");
+    });
+    let remove = before.encode(NFS, 12, |w| dir_op(w, &root, "file").end());
+    let rename = before.encode(NFS, 14, |w| {
+        dir_op(w, &root, "file");
+        dir_op(w, &root, "other");
+    });
+    for message in [write, remove, rename] {
+        assert_eq!(status(&before.send(message.clone()).await.unwrap()), Status::Rofs as u32);
+        assert_eq!(status(&after.send(message).await.unwrap()), Status::Jukebox as u32);
+    }
+    assert!(after.lookup(&root, "file").await.is_ok());
+}

@@ -118,6 +118,9 @@ impl Model {
             if let Some(result) = caller.once.and_then(|token| state.outcomes.recall(token)) {
                 return answer(result);
             }
+            if caller.sent.is_some_and(|call| state.answered.contains(&(call.client, call.name))) {
+                return Answer::refuse(crate::error::Failure::from(crate::error::Errno::TryLater));
+            }
             let result = with(&mut state, now);
             if let Some(token) = caller.once {
                 state.outcomes.remember(token, &result);
@@ -276,6 +279,14 @@ impl FileSystem for Model {
             state.take(decision);
             Ok(())
         })
+    }
+
+    fn answered(&self, call: &Sent) {
+        self.state.lock().answered.insert((call.client, call.name));
+    }
+
+    fn was_answered(&self, call: &Sent) -> bool {
+        self.state.lock().answered.contains(&(call.client, call.name))
     }
 
     fn in_grace(&self) -> bool {

@@ -5,7 +5,7 @@
 //! - Positions grow by one with each changing operation; all that it touches carry the same.
 //! - A copy shares objects with the original until one of them changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -123,6 +123,8 @@ pub(super) struct State {
     pub locks: LockTable,
     pub in_grace: bool,
     pub outcomes: Outcomes,
+    /// Calls that the front end answered by itself.
+    pub answered: BTreeSet<(ClientId, u64)>,
     pub position: Position,
     /// Granted by the operation under way.
     pub events: Vec<Event>,
@@ -138,6 +140,7 @@ impl State {
             locks: LockTable::new(),
             in_grace: false,
             outcomes: Outcomes::default(),
+            answered: BTreeSet::new(),
             position: Position::new(1, 0),
             events: Vec::new(),
         }

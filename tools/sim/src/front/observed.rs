@@ -171,6 +171,14 @@ impl FileSystem for Observed {
         self.inner.client_notified(client)
     }
 
+    fn answered(&self, call: &Sent) {
+        self.inner.answered(call);
+    }
+
+    fn was_answered(&self, call: &Sent) -> bool {
+        self.inner.was_answered(call)
+    }
+
     fn in_grace(&self) -> bool {
         self.inner.in_grace()
     }

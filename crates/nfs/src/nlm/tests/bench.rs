@@ -100,8 +100,12 @@ impl Bench {
 
     /// Sends a call and gives its results, or the refusal.
     pub async fn call(&self, owner: &Owner, procedure: u32, args: &[u8]) -> Result<Vec<u8>, String> {
+        self.call_as(self.world.random_u64() as u32, owner, procedure, args).await
+    }
+
+    /// The same, under a number of one's own.
+    pub async fn call_as(&self, xid: u32, owner: &Owner, procedure: u32, args: &[u8]) -> Result<Vec<u8>, String> {
         let mut w = Writer::new();
-        let xid = self.world.random_u64() as u32;
         let gids = SmallVec::new();
         let sys = AuthSys { stamp: 0, machine: owner.name.as_bytes(), uid: 1000, gid: 1000, gids };
         Call::encode(&mut w, xid, PROGRAM, VERSION, procedure, Some(&sys));

@@ -124,6 +124,55 @@ async fn a_client_that_starts_anew_frees_all_it_had() {
 }
 
 #[tokio::test]
+async fn a_late_copy_of_a_call_that_was_answered_changes_nothing() {
+    const SHARE: u32 = 20;
+    const UNSHARE: u32 = 21;
+    let bench = Bench::new();
+    let (one, two) = (owner("a", "10.0.0.2", 1), owner("b", "10.0.0.3", 1));
+    let share = async |xid, owner: &Owner, procedure: u32| {
+        let mut w = crate::wire::xdr::Writer::new();
+        w.opaque(b"ck");
+        w.opaque(owner.name.as_bytes());
+        w.opaque(&bench.handle);
+        w.opaque(b"owner");
+        w.u32(3);
+        w.u32(3);
+        w.bool(false);
+        bench.call_as(xid, owner, procedure, &w.to_vec()).await.unwrap()[11]
+    };
+    assert_eq!(share(1, &one, SHARE).await, GRANTED as u8);
+    assert_eq!(share(1, &one, SHARE).await, GRANTED as u8, "it stands");
+    assert_eq!(share(2, &two, SHARE).await, DENIED as u8);
+    assert_eq!(share(3, &one, UNSHARE).await, GRANTED as u8);
+    assert_eq!(share(1, &one, SHARE).await, GRACE as u8, "it was given up");
+    assert_eq!(share(2, &two, SHARE).await, GRACE as u8, "it was told no");
+    assert_eq!(share(4, &one, SHARE).await, GRANTED as u8);
+    assert_eq!(share(3, &one, UNSHARE).await, GRACE as u8, "it was reserved anew");
+    assert_eq!(share(5, &two, SHARE).await, DENIED as u8);
+
+    let free = async |xid| bench.call_as(xid, &one, 23, b"\0\0\0\x01a\0\0\0\0\0\0\0").await;
+    assert_eq!(bench.lock(&one, ALL).await, GRANTED);
+    assert_eq!(free(6).await, Ok(vec![]));
+    assert!(bench.locks().is_empty());
+    assert_eq!(bench.lock(&one, ALL).await, GRANTED);
+    assert_eq!(free(6).await, Ok(vec![]));
+    assert_eq!(bench.locks().len(), 1, "it was locked anew");
+
+    let args = bench.lock_args(&one, WAIT);
+    let cancel = async |xid| {
+        let results = bench.call_as(xid, &one, 3, &args[..args.len() - 8]).await.unwrap();
+        crate::nlm::proto::decode_status(&results).unwrap()
+    };
+    assert_eq!(bench.unlock(&one, 0, 0).await, GRANTED);
+    assert_eq!(cancel(7).await, DENIED, "nothing waits");
+    assert_eq!(bench.lock(&one, ALL).await, GRANTED);
+    assert_eq!(cancel(7).await, GRACE, "it was locked since");
+    assert_eq!(bench.locks().len(), 1);
+    assert_eq!(cancel(8).await, GRANTED, "who cancels does not know that it holds");
+    assert!(bench.locks().is_empty());
+}
+
+#[tokio::test]
 async fn garbage_is_refused() {
     let bench = Bench::new();
     let one = owner("a", "10.0.0.2", 1);
