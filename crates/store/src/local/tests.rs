@@ -87,7 +87,7 @@ fn a_part_that_was_taken_away_is_not_made_again() {
     for made_by_us in [false, true] {
         let store = LocalStore::open(&path, false).unwrap();
         if made_by_us {
-            put(&store, "a/b/d", "text", PutMode::Create).unwrap();
+            put(&store, "a/b/d", "text", PutMode::Overwrite).unwrap();
         }
         fs::rename(path.join("a"), &away).unwrap();
         for name in ["a/b/d", "a/e"] {
