@@ -9,6 +9,7 @@ use tarn_wal::LogError;
 
 use crate::core::Core;
 use crate::entry::{Entry, SessionChange};
+use crate::once::OUTCOMES_MAX;
 use crate::session::{IMAGE_SIZE_MAX, IMAGE_VERSION, note_decision};
 use crate::value::outcome::{put_effect, put_token};
 
@@ -18,7 +19,13 @@ const PIECE_SIZE: usize = 1 << 20;
 /// For frames and what rounds them up, beyond an eighth of the image.
 const PIECE_SPARE: u64 = 16 << 10;
 
-/// How many outcomes an image has of how many.
+/// An outcome in an image, hardly ever more.
+const OUTCOME_SIZE: u64 = 352;
+/// What part of the log the outcomes of an image take at most, but for those of one client: the image is written anew with
+/// every checkpoint.
+const OUTCOMES_SHARE: u64 = 16;
+
+/// How many outcomes an image has of how many that it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcomes {
     pub written: usize,
@@ -58,6 +65,11 @@ impl Core {
         Ok(())
     }
 
+    /// Outcomes that an image may have.
+    fn outcomes_in_image(&self) -> usize {
+        OUTCOMES_MAX.max((self.log.capacity() / OUTCOMES_SHARE / OUTCOME_SIZE) as usize)
+    }
+
     /// Writes the session state at the head of the log, with the newest `outcomes_max` outcomes, so that what is before
     /// it may be trimmed. Gives the position of its last piece, and how many outcomes are in it.
     ///
@@ -65,8 +77,9 @@ impl Core {
     pub fn append_session_image(&self, outcomes_max: usize) -> Result<(Position, Outcomes), LogError> {
         let table = self.session.table();
         let _gate = self.gate.write();
-        let all = self.once.outcomes();
-        let outcomes = &all[all.len().saturating_sub(outcomes_max)..];
+        let outcomes = self.once.outcomes();
+        let all = outcomes.len().min(self.outcomes_in_image());
+        let outcomes = &outcomes[outcomes.len() - all.min(outcomes_max)..];
         let image = encode_image(&table, outcomes);
         if image.len() > IMAGE_SIZE_MAX {
             return Err(LogError::Full);
@@ -85,7 +98,7 @@ impl Core {
             let entry = Entry { session: vec![change], ..Entry::default() };
             position = self.append_gated(&entry, None, true)?;
         }
-        Ok((position, Outcomes { written: outcomes.len(), all: all.len() }))
+        Ok((position, Outcomes { written: outcomes.len(), all }))
     }
 
     /// Tells of grants once `position` is durable.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_base::ids::SegmentId;
+use tarn_base::ids::{Position, SegmentId};
 use tarn_data::object_name;
 use tarn_meta::MetaOpener;
 use tarn_meta::mem::{CommitFate, MemOpener};
@@ -21,6 +21,7 @@ use tarn_wal::MemDevice;
 use super::opening::{make, read, write};
 use super::reclaim::{clean, noise, set_size};
 use crate::engine::Engine;
+use crate::once::OUTCOMES_MAX;
 use crate::owner::record::NAME;
 use crate::testing::{Rig, settle};
 
@@ -28,6 +29,21 @@ fn lock(node: Node, owner: &'static str) -> LockRequest {
     let owner = LockOwner { client: Bytes::from(owner), owner: Bytes::from_static(b"process"), process: 1 };
     let lock = Lock { node, owner, kind: LockKind::Exclusive, range: LockRange { start: 0, end: 10 } };
     LockRequest { lock, wait: false, reclaim: false, callback: Bytes::new() }
+}
+
+#[tokio::test]
+async fn remembered_outcomes_take_a_small_part_of_the_log() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    for number in 0..40_000 {
+        let token = OnceToken { client: ClientId(u128::from(number) / 1000), number, digest: 0 };
+        engine.core.once.remember(&token, Effect::default(), Position(number));
+    }
+    let before = engine.log().used();
+    let (_, outcomes) = engine.core.append_session_image(usize::MAX).unwrap();
+    assert!(outcomes.written == outcomes.all && outcomes.all >= OUTCOMES_MAX, "{outcomes:?}");
+    assert!(engine.log().used() - before <= (engine.log().capacity() / 8).max(1 << 20), "{outcomes:?}");
+    rig.crash();
 }
 
 #[tokio::test]
