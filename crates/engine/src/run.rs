@@ -161,7 +161,10 @@ impl Core {
 
     /// A call that was refused has been answered too. One that may be tried again comes under another name.
     fn note_refusal<T>(&self, reply: &Reply<T>, marks: Marks) {
-        if let (Err(_), Some(sent)) = (reply, &marks.sent) {
+        // Not of a copy: who uses a number again would be refused for as long as it tries.
+        if let (Err(_), Some(sent)) = (reply, &marks.sent)
+            && !self.was_answered(sent)
+        {
             self.answered(sent);
         }
     }
@@ -246,7 +249,7 @@ impl Core {
                 },
                 Ok(value) => {
                     // Under the locks: it was answered for what is there now.
-                    marks.sent.iter().for_each(|sent| self.answered(sent));
+                    marks.sent.iter().filter(|_| !tx.again).for_each(|sent| self.answered(sent));
                     let position = self.pending(tx.seen);
                     return Ok(Ok(Done { value, position }));
                 }

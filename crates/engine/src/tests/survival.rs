@@ -19,6 +19,7 @@ use tarn_wal::MemDevice;
 
 use super::opening::{look, make, read, root, write};
 use crate::open::{OpenOptions, slate};
+use crate::resent;
 use crate::testing::{Rig, settle};
 use crate::{Engine, Parts};
 
@@ -93,6 +94,13 @@ async fn a_late_copy_does_not_run_over_what_came_since() {
     write(8, b"newer").await.unwrap();
     later(write(7, b"first").await.unwrap_err().value.errno);
     assert_eq!(read(&engine, node, 0, 9).await, b"newer");
+    // But not for ever, however often it is tried.
+    for _ in 0..10 {
+        later(write(7, b"first").await.unwrap_err().value.errno);
+        rig.pass(resent::AGE / 5).await;
+    }
+    write(7, b"first").await.expect("another call under the same number");
+    write(8, b"newer").await.unwrap();
     // Where the content has to be fetched too.
     engine.checkpoint().await.unwrap();
     write(8, b"newer").await.expect("a copy that comes to the same");
