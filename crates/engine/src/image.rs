@@ -21,9 +21,10 @@ const PIECE_SPARE: u64 = 16 << 10;
 
 /// An outcome in an image, hardly ever more.
 const OUTCOME_SIZE: u64 = 352;
-/// What part of the log the outcomes of an image take at most, but for those of one client: the image is written anew with
-/// every checkpoint.
+/// What part of the log the outcomes of an image take at most, and bytes: all changes wait while it is put together, with
+/// every checkpoint. But those of one client always fit.
 const OUTCOMES_SHARE: u64 = 16;
+const OUTCOMES_SIZE_MAX: u64 = 16 << 20;
 
 /// How many outcomes an image has of how many that it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Core {
 
     /// Outcomes that an image may have.
     fn outcomes_in_image(&self) -> usize {
-        OUTCOMES_MAX.max((self.log.capacity() / OUTCOMES_SHARE / OUTCOME_SIZE) as usize)
+        OUTCOMES_MAX.max(((self.log.capacity() / OUTCOMES_SHARE).min(OUTCOMES_SIZE_MAX) / OUTCOME_SIZE) as usize)
     }
 
     /// Writes the session state at the head of the log, with the newest `outcomes_max` outcomes, so that what is before
@@ -77,10 +78,9 @@ impl Core {
     pub fn append_session_image(&self, outcomes_max: usize) -> Result<(Position, Outcomes), LogError> {
         let table = self.session.table();
         let _gate = self.gate.write();
-        let outcomes = self.once.outcomes();
-        let all = outcomes.len().min(self.outcomes_in_image());
-        let outcomes = &outcomes[outcomes.len() - all.min(outcomes_max)..];
-        let image = encode_image(&table, outcomes);
+        let all = self.once.remembered().min(self.outcomes_in_image());
+        let outcomes = self.once.outcomes(all.min(outcomes_max));
+        let image = encode_image(&table, &outcomes);
         if image.len() > IMAGE_SIZE_MAX {
             return Err(LogError::Full);
         }

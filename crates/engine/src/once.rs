@@ -56,7 +56,9 @@ impl Shard {
         self.calls += 1;
         if !self.clients.contains_key(&id) && self.clients.len() >= CLIENTS_MAX / SHARDS {
             let idle = self.clients.iter().filter(|(_, client)| client.running.is_empty());
-            if let Some(silent) = idle.min_by_key(|(_, client)| client.called).map(|(id, _)| *id) {
+            // Whoever only was refused goes first: nobody needs to be told twice what did not happen.
+            let last = idle.min_by_key(|(_, client)| (!client.order.is_empty(), client.called));
+            if let Some(silent) = last.map(|(id, _)| *id) {
                 self.clients.remove(&silent);
             }
         }
@@ -134,20 +136,49 @@ impl OnceTable {
         client.remember((token.number, token.digest), Ok(Done { value: effect, position }));
     }
 
-    /// All outcomes that changed something, oldest first, for the image of session state.
-    pub fn outcomes(&self) -> Vec<(OnceToken, Effect, Position)> {
+    /// The newest `most` outcomes that changed something, oldest first, for the image of session state.
+    pub fn outcomes(&self, most: usize) -> Vec<(OnceToken, Effect, Position)> {
+        let since = self.since(most);
         let mut out = Vec::new();
+        self.each(|token, done| {
+            if done.position >= since {
+                out.push((token, done.value.clone(), done.position));
+            }
+        });
+        out.sort_by_key(|(_, _, position)| *position);
+        out.drain(..out.len().saturating_sub(most));
+        out
+    }
+
+    /// The position of the oldest of the newest `most` outcomes.
+    fn since(&self, most: usize) -> Position {
+        let mut positions = Vec::new();
+        self.each(|_, done| positions.push(done.position));
+        if most == 0 || positions.len() <= most {
+            return Position::ZERO;
+        }
+        let at = positions.len() - most;
+        *positions.select_nth_unstable(at).1
+    }
+
+    fn each(&self, mut take: impl FnMut(OnceToken, &Done<Effect>)) {
         for shard in &self.shards {
             for (id, client) in &shard.lock().clients {
-                out.extend(client.order.iter().filter_map(|name| {
-                    let done = client.outcomes.get(name)?.as_ref().ok()?;
-                    let token = OnceToken { client: *id, number: name.0, digest: name.1 };
-                    Some((token, done.value.clone(), done.position))
-                }));
+                for name in &client.order {
+                    if let Some(Ok(done)) = client.outcomes.get(name) {
+                        take(OnceToken { client: *id, number: name.0, digest: name.1 }, done);
+                    }
+                }
             }
         }
-        out.sort_by_key(|(_, _, position)| *position);
-        out
+    }
+
+    /// Outcomes that changed something.
+    pub fn remembered(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().clients.values().map(|client| client.order.len()).sum::<usize>())
+            .sum()
     }
 
     /// Outcomes remembered, refusals included.
@@ -199,7 +230,13 @@ mod tests {
         assert!(matches!(table.enter(&token(0, 19_999)), Enter::Ran(_)), "a client that calls was forgotten");
         assert!(matches!(table.enter(&token(2, 1)), Enter::Run), "a silent client is remembered for ever");
         assert!(matches!(table.enter(&running), Enter::Runs(_)), "a running call was forgotten");
-        assert_eq!(table.count(), table.outcomes().len());
+        assert_eq!(table.count(), table.outcomes(usize::MAX).len());
+        for client in 20_000..40_000 {
+            let token = token(client, 1);
+            assert!(matches!(table.enter(&token), Enter::Run));
+            table.leave(&token, &Err(Done::now(Errno::NotFound.into())));
+        }
+        assert!(matches!(table.enter(&token(0, 19_999)), Enter::Ran(_)), "refusals of others pushed it out");
     }
 
     #[test]
@@ -214,7 +251,8 @@ mod tests {
             assert!(matches!(table.enter(&token), Enter::Run));
             table.leave(&token, &Err(Done::now(Errno::NotFound.into())));
         }
-        let kept = table.outcomes();
+        let kept = table.outcomes(usize::MAX);
+        assert_eq!(table.outcomes(10), kept[kept.len() - 10..]);
         assert_eq!(kept.len(), OUTCOMES_MAX, "refusals push outcomes out");
         assert_eq!(kept[0].0.number, 10);
         assert_eq!(table.count(), 2 * OUTCOMES_MAX);
