@@ -20,6 +20,7 @@ use tarn_base::time::Time;
 use tarn_base::world::{BoxFuture, Clock};
 use tarn_vfs::model::Model;
 use tarn_vfs::op::{Op, Outcome, Seen, Slot, Slots};
+use tarn_vfs::walk::Facts;
 use tarn_vfs::{Answer, Caller, Errno, FileSystem, Node, Reply, Stability};
 
 use crate::failure::Failure;
@@ -297,6 +298,18 @@ impl Tracker {
             }
             return;
         }
+        if !changed && let Some(outcome) = self.stands(issue) {
+            // What it answers for is there, and must be as durable as a change of its own would be.
+            let any = issue.slots.values().filter_map(|node| inner.any.get(node)).max().copied();
+            let required = match is_unstable(&issue.op) {
+                _ if inner.is_high(issue) => Position::ZERO,
+                true => inner.required(issue, &outcome),
+                false => any.unwrap_or(Position::ZERO),
+            };
+            let changes = (inner.changes, inner.changes);
+            issue.ran.lock().push(Ran { at, changed, must_change: false, outcome, required, changes });
+            return;
+        }
         *self.model_clock.0.lock() = self.clock.now();
         let before_model = self.model.snapshot();
         let (position, locks) = (self.model.position(), self.model.locks());
@@ -322,6 +335,20 @@ impl Tracker {
         let required = if inner.is_high(issue) { Position::ZERO } else { required };
         let changes = (first, inner.changes - u64::from(changed));
         issue.ran.lock().push(Ran { at, changed, must_change, outcome, required, changes });
+    }
+
+    /// What a copy of a write that ran or was answered tells, if its bytes are there: it changes nothing.
+    fn stands(&self, issue: &Issue) -> Option<Outcome> {
+        let Op::Write { node, data, .. } = &issue.op else { return None };
+        let copy = issue.over.load(Ordering::Relaxed) || !issue.ran.lock().is_empty();
+        if !copy || data.count == 0 || !self.comes_to_the_same(issue) {
+            return None;
+        }
+        let node = *issue.slots.get(node)?;
+        let attr = self.model.getattr(&Caller::root(), node).now_or_never()?.ok()?.value;
+        let after = [Some(Facts::from(&attr)), None];
+        let seen = Seen::Changed { object: None, count: data.count, after };
+        Some(Outcome { seen, node: None, position: Position::ZERO })
     }
 
     /// Whether a write would write what is there; any other operation does not matter here.
