@@ -5,6 +5,7 @@
 //! - A name that was removed stays among them: the store is asked for nothing, no more.
 //! - A checkpoint of which it is not known what it brings ends them all.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,14 +121,19 @@ impl Names {
         }
     }
 
-    /// Makes room: what was not asked for the longest goes, and more than must, so that this is rare.
+    /// Makes room, more than must be, so that this is rare. What takes the most for the longest without being asked goes first:
+    /// a directory that is still empty takes next to nothing, and once gone every name made in it would be looked for.
     fn shrink(&self) {
         let mut kept = self.kept.write();
         if kept.bytes <= self.limit {
             return;
         }
-        let used = |(dir, held): (&Dir, &Arc<Held>)| (held.used.load(Ordering::Relaxed), *dir, held.bytes());
-        let mut dirs: Vec<(u64, Dir, u64)> = kept.dirs.iter().map(used).collect();
+        let now = kept.checkpoint;
+        let wasted = |(dir, held): (&Dir, &Arc<Held>)| {
+            let (idle, bytes) = (now - held.used.load(Ordering::Relaxed).min(now), held.bytes());
+            (Reverse((idle + 1).saturating_mul(bytes)), *dir, bytes)
+        };
+        let mut dirs: Vec<(Reverse<u64>, Dir, u64)> = kept.dirs.iter().map(wasted).collect();
         dirs.sort_unstable();
         for (_, dir, bytes) in dirs {
             if kept.bytes <= self.limit / 4 * 3 {
@@ -228,5 +234,21 @@ mod tests {
         names.clear();
         assert!(!absent(0, 500));
         assert_eq!(names.size().0, 0);
+    }
+
+    #[test]
+    fn directories_that_are_filled_later_stay_when_room_is_made() {
+        let names = Names::new(64 << 10);
+        let absent = |ino, hash| names.absent(&entry(ino, hash).0);
+        let all: Vec<_> = (0..40).map(|ino| directory(ino, 11)).collect();
+        names.bring(&all, Position(10));
+        for ino in 0..40 {
+            assert!(absent(ino, 0), "{ino} has waited for its first name");
+            let keys: Vec<_> = (0..500).map(|hash| entry(ino, hash)).collect();
+            names.bring(&keys, Position(20));
+            assert!(names.size().0 <= 64 << 10);
+        }
+        assert!((0..40).any(|ino| !absent(ino, 500)), "not all of them fit");
+        assert!(absent(39, 500));
     }
 }
