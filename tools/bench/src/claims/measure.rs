@@ -2,6 +2,7 @@
 //!
 //! - Tarn over a store in memory and over one slowed down to `blob`, and NFS-Ganesha over a local directory.
 //! - Each server has one core, the generator another; who is first changes from round to round.
+//! - What a round leaves to a Tarn's checkpoints is done before the next begins: it is nobody else's.
 //! - What was measured by the same program in the same way is not measured again.
 
 use super::{Arguments, SERVERS};
@@ -16,6 +17,7 @@ use crate::workload::library::find;
 use crate::workload::result::Report;
 use crate::workload::run::{Options, run as run_workload};
 use crate::workload::site::{Opening, Site};
+use crate::workload::steady::Steady;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,11 +38,22 @@ pub struct Plan {
     points: u32,
     warm_up: f64,
     seconds: f64,
+    /// One checkpoint in each cell of a Tarn, at the same place, of as much change as the cell makes.
+    steady: bool,
 }
 
 /// One round of a workload as it is, with data of half a gigabyte.
-const SHORT: Plan =
-    Plan { name: "", workload: "", rounds: 1, scale: 0.125, peak: 0.0, points: 0, warm_up: 0.5, seconds: 2.0 };
+const SHORT: Plan = Plan {
+    name: "",
+    workload: "",
+    rounds: 1,
+    scale: 0.125,
+    peak: 0.0,
+    points: 0,
+    warm_up: 0.5,
+    seconds: 2.0,
+    steady: false,
+};
 
 pub const PLANS: &[Plan] = &[
     // Data are made for 2,000 op/s before the peak is found: 1 GB.
@@ -53,8 +66,9 @@ pub const PLANS: &[Plan] = &[
         scale: 0.0008,
         peak: 10_000.0,
         points: 1,
-        warm_up: 1.0,
-        seconds: 4.0,
+        warm_up: 2.0,
+        seconds: 10.0,
+        steady: true,
     },
     Plan {
         name: "ai-image-like",
@@ -87,6 +101,9 @@ impl Plan {
     }
 }
 
+/// The shapes of Tarn's store, in the order of the servers.
+const SHAPES: [&str; 2] = ["ram", "blob"];
+
 /// Servers, and what goes with them.
 struct Stand {
     servers: Vec<Server>,
@@ -110,7 +127,7 @@ impl Stand {
             std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         }
         let mut stand = Stand { servers: Vec::new(), directories };
-        for (index, shape) in ["ram", "blob"].into_iter().enumerate() {
+        for (index, shape) in SHAPES.into_iter().enumerate() {
             let directory = stand.directories[0].join(shape);
             std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
             let place = Place { directory, core: Some(0), memory: 0 };
@@ -125,6 +142,14 @@ impl Stand {
         }
         cpu::pin(1)?;
         Ok(stand)
+    }
+}
+
+impl Stand {
+    /// How the server is asked for a checkpoint, if it is a Tarn.
+    fn steady(&self, index: usize, binary: &Path) -> Option<Steady> {
+        let data = tarn::data(&self.directories[0].join(SHAPES.get(index)?));
+        Some(Steady { program: binary.to_owned(), data, core: 0 })
     }
 }
 
@@ -202,7 +227,9 @@ fn rounds(arguments: &Arguments, plan: &Plan, binary: &Path, interrupted: &Arc<A
             if done(&reports, server) > round {
                 continue;
             }
-            let report = one(arguments, plan, (server, targets[index]), interrupted)?;
+            let steady = stand.steady(index, binary);
+            let report = one(arguments, plan, (server, targets[index], steady.clone()), interrupted)?;
+            steady.map_or(Ok(()), |steady| steady.checkpoint())?;
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -223,7 +250,7 @@ pub fn read(path: &Path) -> Outcome<Option<Vec<Report>>> {
 fn one(
     arguments: &Arguments,
     plan: &Plan,
-    (server, target): (&str, &Target),
+    (server, target, steady): (&str, &Target, Option<Steady>),
     interrupted: &Arc<AtomicBool>,
 ) -> Outcome<Report> {
     let load_average = machine::load_average();
@@ -246,6 +273,7 @@ fn one(
         patience,
         raw: false,
         before: Vec::new(),
+        steady: steady.filter(|_| plan.steady),
     };
     let mut report = run_workload(&reactor, &site, &trouble, (&name, &definition), &options, &mut |_, _| ());
     site.remove()?;

@@ -31,6 +31,11 @@ pub fn start_over(place: &Place, binary: &Path, port: u16, store: &Store) -> Out
     serve(place, binary, port, Some(store))
 }
 
+/// Where the Tarn of a directory keeps its state.
+pub fn data(directory: &Path) -> PathBuf {
+    directory.join("tarn-data")
+}
+
 fn serve(place: &Place, binary: &Path, port: u16, store: Option<&Store>) -> Outcome<Server> {
     let settings = place.directory.join("tarn.toml");
     // As many serving threads as it may use cores.

@@ -54,6 +54,11 @@ impl Admin {
         serde_json::from_str(body).map_err(|error| error.to_string())
     }
 
+    /// Checkpoints since the server began.
+    pub fn checkpoints(&self) -> Outcome<u64> {
+        self.status()?["checkpoint"]["count"].as_u64().ok_or_else(|| "it says nothing of checkpoints".to_owned())
+    }
+
     /// Requests since the server began.
     pub fn requests(&self) -> Outcome<Vec<Requests>> {
         Ok(requests(&self.status()?))

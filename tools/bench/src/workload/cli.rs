@@ -204,6 +204,7 @@ fn options(arguments: &Arguments, before: Vec<Cell>) -> Options {
         patience: Duration::from_secs_f64(arguments.patience),
         raw: arguments.raw || arguments.quick,
         before,
+        steady: None,
     }
 }
 

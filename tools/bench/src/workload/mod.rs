@@ -2,7 +2,7 @@
 //!
 //! - [`definition`]: what a workload's file says. [`library`]: those that come with the program.
 //! - [`files`]: the files it works on. [`process`]: who does what when. [`place`]: an export or a local directory.
-//! - [`generator`]: one generator's part of a run. [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`result`]: what was seen.
+//! - [`generator`]: one generator's part of a run. [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`steady`]: checkpoints at set moments. [`result`]: what was seen.
 //! - [`agent`]: several hosts that make one load.
 //! - [`admin`]: what a Tarn says of itself; [`bill`]: what its requests cost; [`progress`]: how far the run is.
 //! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page.
@@ -24,4 +24,5 @@ pub mod record;
 pub mod result;
 pub mod run;
 pub mod site;
+pub mod steady;
 pub mod table;

@@ -18,6 +18,7 @@ use crate::workload::judge::judge;
 use crate::workload::record::histogram;
 use crate::workload::result::{self, Cell, Latency, Report};
 use crate::workload::site::Site;
+use crate::workload::steady::{self, Steady};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub raw: bool,
     /// Cells that an earlier run has measured already.
     pub before: Vec<Cell>,
+    /// One checkpoint in each cell, at a set moment.
+    pub steady: Option<Steady>,
 }
 
 /// Share of a closed loop's rate that is tried as the peak, and of what did not count that is tried next.
@@ -255,10 +258,27 @@ impl Stage<'_> {
     }
 
     fn cell(&mut self, step: &Step) -> Outcome<Cell> {
-        let mut cell = self.measure(step, self.warm_up, self.seconds)?;
+        let (mut cell, unsteady) = match self.options.steady.clone() {
+            Some(steady) => self.measure_steady(step, &steady)?,
+            None => (self.measure(step, self.warm_up, self.seconds)?, None),
+        };
         cell.reasons = judge(&cell, &self.definition.valid, self.options.quick);
+        cell.reasons.extend(unsteady);
         cell.valid = cell.reasons.is_empty();
         Ok(cell)
+    }
+
+    /// A cell with one checkpoint, and why it does not count if it has another number of them.
+    fn measure_steady(&mut self, step: &Step, steady: &Steady) -> Outcome<(Cell, Option<String>)> {
+        let admin = self.admin.ok_or("whether a checkpoint fell into a cell is asked at the admin port: name it")?;
+        steady.checkpoint()?;
+        let before = admin.checkpoints()?;
+        let begin = Instant::now() + LEAD;
+        let asked = steady.later(LEAD + Duration::from_secs_f64(self.seconds));
+        let cell = self.measure(step, self.warm_up, self.seconds);
+        let ended = asked.join().map_err(|_| "what asks for a checkpoint failed")??;
+        let late = ended.saturating_duration_since(begin + Duration::from_secs_f64(self.warm_up + self.seconds));
+        Ok((cell?, steady::judge(admin.checkpoints()? - before, late)))
     }
 
     fn measure(&mut self, step: &Step, warm_up: f64, seconds: f64) -> Outcome<Cell> {
