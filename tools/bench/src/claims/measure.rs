@@ -66,7 +66,8 @@ pub const PLANS: &[Plan] = &[
         scale: 0.0008,
         peak: 10_000.0,
         points: 1,
-        warm_up: 2.0,
+        // So long before its end the checkpoint of a round is asked for.
+        warm_up: 3.0,
         seconds: 10.0,
         steady: true,
     },
