@@ -23,9 +23,9 @@ pub const KEPT: usize = 7 << 10;
 pub const AGE: Duration = Duration::from_secs(300);
 /// Clients whose calls are kept whatever others do; for one more, whoever has been silent the longest is forgotten.
 pub const CLIENTS_MAX: usize = 1024;
-/// Calls of all clients that are kept at least, and those of single clients together at most: some 20 MiB each, with as
-/// many of all before them 60.
-pub const KEPT_OF_ALL: usize = 1 << 20;
+/// Calls of all clients that are kept at least, and those of single clients together at most. A sixteenth just fits into a
+/// table of 2^16 places, of 9 bytes each: some 10 MiB, and with as many before them 20.
+pub const KEPT_OF_ALL: usize = 7 << 17;
 
 const SHARDS: usize = 16;
 
