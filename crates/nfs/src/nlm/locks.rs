@@ -98,22 +98,21 @@ impl Nlm {
         let key = Key::from(&lock);
         // What may be a second change under the same call needs a name of its own.
         let second = Caller { once: None, sent: caller.sent.map(Sent::second), ..caller.clone() };
-        match self.gate.fs.cancel_lock(&caller, lock.clone()).await {
+        let outcome = match self.gate.fs.cancel_lock(&caller, lock.clone()).await {
             Ok(done) if done.value => {
                 self.waiters.told(&key);
                 Outcome::at(Status::Granted, done.position)
             }
             // Granted, but the client does not know, even if it was told: it gives up waiting, so it gives up the lock.
             Ok(_) if self.waiters.told(&key) || self.holds(&lock) => {
-                self.release(&second, lock.node, lock.owner, lock.range).await
+                return self.release(&second, lock.node, lock.owner, lock.range).await;
             }
-            Ok(done) => {
-                // So a copy of the call releases nothing either.
-                second.sent.iter().for_each(|sent| self.gate.fs.answered(sent));
-                Outcome::at(Status::Denied, done.position)
-            }
+            Ok(done) => Outcome::at(Status::Denied, done.position),
             Err(done) => Outcome::at(map::status(done.value.errno), done.position),
-        }
+        };
+        // There was no second change, and a copy of the call may not make it either.
+        second.sent.iter().for_each(|sent| self.gate.fs.answered(sent));
+        outcome
     }
 
     pub(super) async fn unlock(&self, asked: Asked) -> Outcome {

@@ -170,6 +170,13 @@ async fn a_late_copy_of_a_call_that_was_answered_changes_nothing() {
     assert_eq!(bench.locks().len(), 1);
     assert_eq!(cancel(8).await, GRANTED, "who cancels does not know that it holds");
     assert!(bench.locks().is_empty());
+    assert_eq!(bench.lock(&two, ALL).await, GRANTED);
+    assert_eq!(bench.lock(&one, WAIT).await, BLOCKED);
+    assert_eq!(cancel(9).await, GRANTED, "it waited");
+    assert_eq!(bench.unlock(&two, 0, 0).await, GRANTED);
+    assert_eq!(bench.lock(&one, ALL).await, GRANTED);
+    assert_eq!(cancel(9).await, GRACE, "it was locked since");
+    assert_eq!(bench.locks(), [("a@10.0.0.2".into(), 1, false)]);
 }
 
 #[tokio::test]
