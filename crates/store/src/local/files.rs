@@ -214,24 +214,28 @@ impl Files {
         if self.durable.lock().contains(parent) {
             return Ok(parent);
         }
-        self.expect_present(parent.split('/').next().unwrap_or(parent))?;
+        let first = parent.split('/').next().unwrap_or(parent);
+        self.expect_present(first)?;
         let mut above = ".";
         for end in parent.match_indices('/').map(|(at, _)| at).chain([parent.len()]) {
             let directory = &parent[..end];
             match rustix::fs::mkdirat(&self.root, directory, DIRECTORY_MODE) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => {}
+                // Perhaps it is no directory.
+                Err(Errno::EXIST) => drop(self.directory(directory).map_err(|errno| self.failed(errno))?),
                 Err(errno) => return Err(self.failed(errno)),
             }
             self.sync(above).map_err(|errno| self.failed(errno))?;
             above = directory;
         }
+        self.present.lock().insert(first.to_owned());
         self.durable.lock().insert(parent.to_owned());
         Ok(parent)
     }
 
     /// A directory right below the root that was there is not made again: it was taken away, and may be put back.
     fn expect_present(&self, directory: &str) -> StoreResult<()> {
-        if self.present.lock().insert(directory.to_owned()) || self.stat(directory).is_ok() {
+        if !self.present.lock().contains(directory) || self.stat(directory).is_ok() {
             return Ok(());
         }
         let shown = self.shown();

@@ -103,6 +103,17 @@ fn a_part_that_was_taken_away_is_not_made_again() {
 }
 
 #[test]
+fn a_part_that_could_not_be_made_is_made_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(directory.path(), true).unwrap();
+    // A file is in the way of the directory.
+    fs::write(directory.path().join("a"), "").unwrap();
+    put(&store, "a/b", "text", PutMode::Create).unwrap_err();
+    fs::remove_file(directory.path().join("a")).unwrap();
+    put(&store, "a/b", "text", PutMode::Create).unwrap();
+}
+
+#[test]
 fn a_directory_that_was_put_back_is_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let (path, away) = (directory.path().join("store"), directory.path().join("away"));
