@@ -52,7 +52,8 @@ pub struct Files {
     path: PathBuf,
     /// Directories whose own entries, up to the root, this handle knows to be durable.
     durable: Mutex<BTreeSet<String>>,
-    /// Directories right below the root that were there at the opening, or were made since. None of them is removed by us.
+    /// Directories that are known to have been there: the two upper levels at the opening, and all that were written into
+    /// since. None of them is removed by us.
     present: Mutex<BTreeSet<String>>,
     reserve: Reserve,
 }
@@ -214,11 +215,10 @@ impl Files {
         if self.durable.lock().contains(parent) {
             return Ok(parent);
         }
-        let first = parent.split('/').next().unwrap_or(parent);
-        self.expect_present(first)?;
         let mut above = ".";
         for end in parent.match_indices('/').map(|(at, _)| at).chain([parent.len()]) {
             let directory = &parent[..end];
+            self.expect_present(directory)?;
             match rustix::fs::mkdirat(&self.root, directory, DIRECTORY_MODE) {
                 Ok(()) => {}
                 // Perhaps it is no directory.
@@ -226,14 +226,14 @@ impl Files {
                 Err(errno) => return Err(self.failed(errno)),
             }
             self.sync(above).map_err(|errno| self.failed(errno))?;
+            self.present.lock().insert(directory.to_owned());
             above = directory;
         }
-        self.present.lock().insert(first.to_owned());
         self.durable.lock().insert(parent.to_owned());
         Ok(parent)
     }
 
-    /// A directory right below the root that was there is not made again: it was taken away, and may be put back.
+    /// A directory that was there is not made again: it was taken away, and may be put back.
     fn expect_present(&self, directory: &str) -> StoreResult<()> {
         if !self.present.lock().contains(directory) || self.stat(directory).is_ok() {
             return Ok(());
@@ -242,13 +242,26 @@ impl Files {
         Err(StoreError::Unavailable(format!("{shown}/{directory} was removed or moved away; put it back as it was")))
     }
 
-    /// Directories right below the root.
+    /// Directories right below the root, and right below those.
     fn directories(&self) -> Result<BTreeSet<String>, Errno> {
+        let mut out = self.directories_in(".")?;
+        for first in out.clone() {
+            out.extend(self.directories_in(&first)?.into_iter().map(|name| format!("{first}/{name}")));
+        }
+        Ok(out)
+    }
+
+    fn directories_in(&self, above: &str) -> Result<BTreeSet<String>, Errno> {
         let mut out = BTreeSet::new();
-        for entry in Dir::read_from(&self.directory(".")?)? {
+        for entry in Dir::read_from(&self.directory(above)?)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
-            if !matches!(name, "." | "..") && self.directory(name).is_ok() {
+            let is_directory = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Unknown => self.directory(&format!("{above}/{name}")).is_ok(),
+                _ => false,
+            };
+            if is_directory && !matches!(name, "." | "..") {
                 out.insert(name.to_owned());
             }
         }

@@ -98,6 +98,13 @@ fn a_part_that_was_taken_away_is_not_made_again() {
         put(&store, "other/b", "text", PutMode::Overwrite).unwrap();
         fs::rename(&away, path.join("a")).unwrap();
         put(&store, "a/b/d", "text", PutMode::Overwrite).unwrap();
+        fs::rename(path.join("a/b"), &away).unwrap();
+        for _ in 0..3 {
+            put(&store, "a/b/d", "text", PutMode::Overwrite).unwrap_err();
+        }
+        assert!(!path.join("a/b").exists());
+        fs::rename(&away, path.join("a/b")).unwrap();
+        put(&store, "a/b/d", "text", PutMode::Overwrite).unwrap();
         put(&store, "a/e/f", "text", PutMode::Overwrite).unwrap();
     }
 }
