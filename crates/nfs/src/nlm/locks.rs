@@ -66,8 +66,9 @@ impl Nlm {
         let Asked { caller, lock, block, reclaim, contact } = asked;
         let _turn = self.turns.take(lock.node, &lock.owner).await;
         let key = Key::from(&lock);
+        let copy = self.is_copy(&caller);
         // Before the file system hears of it: the grant may come before the answer.
-        let fresh = block && self.waiters.wait(key.clone());
+        let fresh = block && !copy && self.waiters.wait(key.clone());
         let request = LockRequest { lock, wait: block, reclaim, callback: contact.encode() };
         let (status, position) = match self.gate.fs.lock(&caller, request).await {
             Ok(done) => {
@@ -81,10 +82,10 @@ impl Nlm {
             Err(done) => (map::status(done.value.errno), done.position),
         };
         match status {
-            Status::Granted => {
+            Status::Granted if !copy => {
                 self.waiters.told(&key);
             }
-            Status::Blocked => {}
+            Status::Granted | Status::Blocked => {}
             // An earlier request for the same lock may still be queued.
             _ if fresh => self.waiters.forget_queued(&key),
             _ => {}
@@ -96,6 +97,7 @@ impl Nlm {
         let Asked { caller, lock, .. } = asked;
         let _turn = self.turns.take(lock.node, &lock.owner).await;
         let key = Key::from(&lock);
+        let copy = self.is_copy(&caller);
         // What may be a second change under the same call needs a name of its own.
         let second = Caller { once: None, sent: caller.sent.map(Sent::second), ..caller.clone() };
         let outcome = match self.gate.fs.cancel_lock(&caller, lock.clone()).await {
@@ -104,7 +106,7 @@ impl Nlm {
                 Outcome::at(Status::Granted, done.position)
             }
             // Granted, but the client does not know, even if it was told: it gives up waiting, so it gives up the lock.
-            Ok(_) if self.waiters.told(&key) || self.holds(&lock) => {
+            Ok(_) if !copy && self.waiters.told(&key) || self.holds(&lock) => {
                 return self.release(&second, lock.node, lock.owner, lock.range).await;
             }
             Ok(done) => Outcome::at(Status::Denied, done.position),
@@ -118,8 +120,16 @@ impl Nlm {
     pub(super) async fn unlock(&self, asked: Asked) -> Outcome {
         let Asked { caller, lock, .. } = asked;
         let _turn = self.turns.take(lock.node, &lock.owner).await;
-        self.waiters.unlocked(lock.node, &lock.owner, lock.range);
+        if !self.is_copy(&caller) {
+            self.waiters.unlocked(lock.node, &lock.owner, lock.range);
+        }
         self.release(&caller, lock.node, lock.owner, lock.range).await
+    }
+
+    /// Whether the call was answered before. Who waits since then is to be told all the same: nobody may be listening to this
+    /// answer.
+    fn is_copy(&self, caller: &Caller) -> bool {
+        caller.sent.is_some_and(|sent| self.gate.fs.was_answered(&sent))
     }
 
     /// Whether the owner holds all of this, in this kind.
