@@ -4,6 +4,7 @@
 //! - Order of locking: inode stripes, table, gate, log.
 //! - A grant to somebody who waited is told once it is durable.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub const IMAGE_SIZE_MAX: usize = 1 << 30;
 #[derive(Default)]
 pub struct Session {
     table: Mutex<LockTable>,
+    /// Position of the table's last change; changes with it.
+    changed: AtomicU64,
     /// Steady time until which only reclaims are granted.
     grace_until: RwLock<Option<Duration>>,
     sink: OnceLock<Arc<dyn EventSink>>,
@@ -69,6 +72,17 @@ impl std::fmt::Debug for Session {
 impl Session {
     pub fn table(&self) -> MutexGuard<'_, LockTable> {
         self.table.lock()
+    }
+
+    /// Takes a decision's transitions into the table that was held since.
+    pub fn apply(&self, table: &mut LockTable, transitions: &[Transition], position: Position) {
+        table.apply_all(transitions);
+        self.changed.fetch_max(position.0, Ordering::Relaxed);
+    }
+
+    /// What must be durable before anybody is told what the table, which he holds, says.
+    pub fn changed(&self) -> Position {
+        Position(self.changed.load(Ordering::Relaxed))
     }
 
     pub fn set_sink(&self, sink: Arc<dyn EventSink>) {

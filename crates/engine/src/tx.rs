@@ -432,7 +432,9 @@ impl<'a> Tx<'a> {
     /// The table of locks, held to the end of the run.
     pub fn table(&mut self) -> &mut LockTable {
         let core = self.core;
-        self.table.get_or_insert_with(|| core.session.table())
+        let table = self.table.get_or_insert_with(|| core.session.table());
+        self.seen = self.seen.max(core.session.changed());
+        table
     }
 
     /// Makes a decision about locks part of the entry.

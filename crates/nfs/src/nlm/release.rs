@@ -31,13 +31,15 @@ impl Nlm {
         if self.gate.fs.was_answered(sent) {
             return Progress::now(0);
         }
-        match self.client_restarted(name, source, 0).await {
-            Ok(position) => {
-                self.gate.fs.answered(sent);
-                Progress::Done { position, status: 0 }
-            }
-            Err(_) => Progress::Refused(AcceptStatus::SystemError),
+        let Ok(position) = self.client_restarted(name, source, 0).await else {
+            return Progress::Refused(AcceptStatus::SystemError);
+        };
+        // A copy is told at once.
+        if position != Position::ZERO && self.gate.fs.durable(position).await.is_err() {
+            return Progress::Refused(AcceptStatus::SystemError);
         }
+        self.gate.fs.answered(sent);
+        Progress::now(0)
     }
 
     /// The client called `subject` says from `source` that it has restarted and that its life's number is now
