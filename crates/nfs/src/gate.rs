@@ -47,6 +47,14 @@ pub enum Refusal {
     TryLater,
 }
 
+impl Refusal {
+    /// Whether the same call of the same client may pass later. Strangers' calls are not to fill the memory of calls that
+    /// were answered; who lets one in lets its copies in.
+    pub fn may_change(self) -> bool {
+        matches!(self, Refusal::ReadOnly | Refusal::TryLater)
+    }
+}
+
 /// The way in; one for all programs.
 pub struct Gate {
     pub fs: Arc<dyn FileSystem>,

@@ -154,7 +154,9 @@ impl Nlm {
             Credential::None => &anonymous,
         };
         let admitted = self.gate.admit(cx, sys, handle, intent).map_err(|refused| {
-            self.gate.fs.answered(&sent(cx, call));
+            if refused.may_change() {
+                self.gate.fs.answered(&sent(cx, call));
+            }
             refusal(refused)
         })?;
         let mut caller = admitted.caller;

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use tarn_base::ids::Position;
 use tarn_vfs::{Answer, Attr, Caller, Change, Done, FileSystem, HandleKey, Node, OnceToken, Reply, Sent};
 
-use crate::gate::{Gate, Intent};
+use crate::gate::{Gate, Intent, Refusal};
 use crate::map;
 use crate::service::{CallContext, Progress};
 use crate::session::once;
@@ -128,22 +128,32 @@ impl<'a> Request<'a> {
 
     /// Passes the gate with `handle`.
     pub fn open(&self, handle: &[u8], intent: Intent) -> Result<Opened, Status> {
-        let Some(token) = self.once.then(|| self.token()) else { return self.pass(handle, intent) };
+        let Some(token) = self.once.then(|| self.token()) else {
+            return self.pass(handle, intent).map_err(map::refusal);
+        };
         let sent = self.sent(token.digest);
         let mut opened = self.pass_as(handle, intent, sent)?;
         opened.caller.once = Some(token);
         Ok(opened)
     }
 
-    /// Passes the gate with `handle`, as a call of this name. One that does not pass is answered with that.
+    /// Passes the gate with `handle`, as a call of this name.
     pub fn pass_as(&self, handle: &[u8], intent: Intent, sent: Sent) -> Result<Opened, Status> {
-        let mut opened = self.pass(handle, intent).inspect_err(|_| self.gate.fs.answered(&sent))?;
+        let mut opened = self.pass(handle, intent).map_err(|refusal| self.refused(refusal, &sent))?;
         opened.caller.sent = Some(sent);
         Ok(opened)
     }
 
-    fn pass(&self, handle: &[u8], intent: Intent) -> Result<Opened, Status> {
-        let admitted = self.gate.admit(self.cx, self.sys, handle, intent).map_err(map::refusal)?;
+    /// A call that does not pass is answered with that.
+    fn refused(&self, refusal: Refusal, sent: &Sent) -> Status {
+        if refusal.may_change() {
+            self.gate.fs.answered(sent);
+        }
+        map::refusal(refusal)
+    }
+
+    fn pass(&self, handle: &[u8], intent: Intent) -> Result<Opened, Refusal> {
+        let admitted = self.gate.admit(self.cx, self.sys, handle, intent)?;
         let view = View {
             fsid: admitted.fsid,
             key: self.gate.key(),
@@ -166,10 +176,7 @@ impl<'a> Request<'a> {
     /// Passes the gate with a second handle, as the same caller.
     pub fn open_second(&self, handle: &[u8]) -> Result<Node, Status> {
         let passed = self.gate.admit(self.cx, self.sys, handle, Intent::Change);
-        passed.map(|admitted| admitted.node).map_err(|refusal| {
-            self.gate.fs.answered(&self.sent(self.token().digest));
-            map::refusal(refusal)
-        })
+        passed.map(|admitted| admitted.node).map_err(|refusal| self.refused(refusal, &self.sent(self.token().digest)))
     }
 }
 

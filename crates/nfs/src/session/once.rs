@@ -28,6 +28,7 @@ pub fn token(client: ClientId, xid: u32, program: u32, procedure: u32, uid: u32,
 pub fn sent(client: ClientId, xid: u32, digest: u64) -> Sent {
     let mut hasher = SipHasher24::new_with_keys(u64::from(xid), digest);
     hasher.write_u64(client.0 as u64);
+    hasher.write_u64((client.0 >> 64) as u64);
     Sent { client, name: hasher.finish() }
 }
 
@@ -81,5 +82,7 @@ mod tests {
             assert_ne!(same, name(2, &other));
         }
         assert_ne!(same, name(3, &sample));
+        let elsewhere = ClientId(1 | 1 << 64);
+        assert_ne!(same.name, sent(elsewhere, 2, write_digest(&sample)).name, "who has half of the address");
     }
 }
