@@ -161,10 +161,7 @@ impl Core {
 
     /// A call that was refused has been answered too. One that may be tried again comes under another name.
     fn note_refusal<T>(&self, reply: &Reply<T>, marks: Marks) {
-        // Not of a copy: who uses a number again would be refused for as long as it tries.
-        if let (Err(_), Some(sent)) = (reply, &marks.sent)
-            && !self.was_answered(sent)
-        {
+        if let (Err(_), Some(sent)) = (reply, &marks.sent) {
             self.answered(sent);
         }
     }
@@ -249,7 +246,7 @@ impl Core {
                 },
                 Ok(value) => {
                     // Under the locks: it was answered for what is there now.
-                    marks.sent.iter().filter(|_| !tx.again).for_each(|sent| self.answered(sent));
+                    marks.sent.iter().for_each(|sent| self.answered(sent));
                     let position = self.pending(tx.seen);
                     return Ok(Ok(Done { value, position }));
                 }
@@ -317,7 +314,7 @@ impl Core {
         marks.sent.iter().for_each(|sent| self.answered(sent));
         drop(gate);
         if let Some(mut table) = parts.table {
-            table.apply_all(&parts.transitions);
+            self.session.apply(&mut table, &parts.transitions, position);
         }
         if !parts.granted.is_empty() {
             self.tell_granted(parts.granted, position);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_base::ids::Position;
 use tarn_base::time::Time;
 use tarn_meta::slate::SlateOptions;
 use tarn_store::StoreError;
@@ -94,11 +95,12 @@ async fn a_late_copy_does_not_run_over_what_came_since() {
     write(8, b"newer").await.unwrap();
     later(write(7, b"first").await.unwrap_err().value.errno);
     assert_eq!(read(&engine, node, 0, 9).await, b"newer");
-    // But not for ever, however often it is tried.
+    // For as long as it is tried, and not for ever.
     for _ in 0..10 {
         later(write(7, b"first").await.unwrap_err().value.errno);
         rig.pass(resent::AGE / 5).await;
     }
+    rig.pass(resent::AGE * 2).await;
     write(7, b"first").await.expect("another call under the same number");
     write(8, b"newer").await.unwrap();
     // Where the content has to be fetched too.
@@ -128,6 +130,22 @@ async fn a_late_copy_does_not_run_over_what_came_since() {
     take(13).await.unwrap();
     later(unlock(12).await.unwrap_err().value.errno);
     assert_eq!(engine.locks().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_told_of_locks_waits_for_their_last_change() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let held = engine.lock(&Caller::root(), lock(node, "one")).await.unwrap();
+    engine.durable(held.position).await.unwrap();
+    let Lock { owner, range, .. } = lock(node, "one").lock;
+    let unlock = || engine.unlock(&Caller::root(), node, owner.clone(), range);
+    let first = unlock().await.unwrap().position;
+    let again = unlock().await.unwrap().position;
+    assert!(first != Position::ZERO && again == first, "{first:?} {again:?}");
+    engine.durable(first).await.unwrap();
+    assert_eq!(unlock().await.unwrap().position, Position::ZERO);
 }
 
 #[tokio::test]
