@@ -204,7 +204,9 @@ impl Core {
                 }
             }
             if let Err(errno) = self.fetch(&mut pins, &need).await {
-                return Err(Done::now(errno.into()));
+                // What cannot be read back cannot be compared with a copy: its client comes again, under another name.
+                let copy = marks.sent.is_some_and(|sent| self.was_answered(&sent));
+                return Err(Done::now(if copy { Errno::TryLater } else { errno }.into()));
             }
             match self.attempt(&operation, &mut locks, &pins, marks) {
                 Ok(reply) => {

@@ -85,12 +85,7 @@ impl Write {
         if len == 0 {
             return Ok(());
         }
-        // What cannot be read back cannot be compared: its client writes it anew, under another name.
-        let there = |tx: &mut Tx<'_>, inode: &Inode| match self.is_there(tx, inode) {
-            Err(Stop::Refuse(_)) => Err(Errno::TryLater.into()),
-            read => read,
-        };
-        if tx.again && there(tx, inode)? {
+        if tx.again && self.is_there(tx, inode)? {
             // Times and mode may be newer than the bytes: nothing is changed, and what is there is waited for.
             tx.seen = if self.stability == Stability::Unstable { tx.seen } else { tx.seen.max(inode.change) };
             return Ok(());
