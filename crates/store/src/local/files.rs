@@ -246,7 +246,9 @@ impl Files {
     fn directories(&self) -> Result<BTreeSet<String>, Errno> {
         let mut out = self.directories_in(".")?;
         for first in out.clone() {
-            out.extend(self.directories_in(&first)?.into_iter().map(|name| format!("{first}/{name}")));
+            // Not everything below the root is ours: a file system's own lost+found cannot be read by everybody.
+            let below = self.directories_in(&first).unwrap_or_default();
+            out.extend(below.into_iter().map(|name| format!("{first}/{name}")));
         }
         Ok(out)
     }
