@@ -13,7 +13,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use tarn_base::ids::Ino;
-use tarn_meta::MetaError;
+use tarn_meta::{MetaError, MetaResult};
 use tarn_vfs::Errno;
 
 use crate::core::Core;
@@ -76,10 +76,7 @@ impl Core {
         let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
         if !singles.is_empty() {
             let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
-            let values = match stack.view.get_sorted(&encoded).await {
-                Ok(values) => values,
-                Err(error) => return Err(self.meta_failed(&singles, error).await),
-            };
+            let values = self.told(&singles, stack.view.get_sorted(&encoded).await).await?;
             for (key, value) in singles.into_iter().zip(values) {
                 self.enter_cache(stack, key, value.clone());
                 pins.keys.insert(key, value);
@@ -114,19 +111,14 @@ impl Core {
     async fn fetch_pointers(&self, stack: &Arc<Stack>, pins: &mut Pins, first: Key) -> Result<(), Errno> {
         let ahead = self.pointers_ahead(pins, first);
         if ahead == 1 {
-            let value = match stack.view.get(&first.encode()).await {
-                Ok(value) => value,
-                Err(error) => return Err(self.meta_failed(&[first], error).await),
-            };
+            let value = self.told(&[first], stack.view.get(&first.encode()).await).await?;
             self.enter_cache(stack, first, value.clone());
             pins.keys.insert(first, value);
             return Ok(());
         }
         let end = Key { b: first.b.saturating_add(ahead), ..first };
-        let page = match stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await {
-            Ok(page) => page,
-            Err(error) => return Err(self.meta_failed(&[first], error).await),
-        };
+        let page = stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await;
+        let page = self.told(&[first], page).await?;
         let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
         for b in first.b..end.b {
             let key = Key { b, ..first };
@@ -140,10 +132,8 @@ impl Core {
     async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
         let begins = Listings::begins(range);
         let limit = if begins { limit.max(listings::AT_LEAST) } else { limit };
-        let page = match stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await {
-            Ok(page) => page,
-            Err(error) => return Err(self.meta_failed(&[range.start], error).await),
-        };
+        let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
+        let page = self.told(&[range.start], page).await?;
         let complete = page.complete;
         let entries = decode_entries(page.entries);
         let until = match entries.last_key_value() {
@@ -167,23 +157,24 @@ impl Core {
         });
     }
 
-    /// What a client is told when the metadata store could not be asked for `wanted`. Its error names the object, if one is
-    /// damaged. What is gone with part of the store may be put back.
-    async fn meta_failed(&self, wanted: &[Key], error: MetaError) -> Errno {
-        match error {
-            MetaError::Damaged(what) if !self.metadata_is_gone().await => {
+    /// What the metadata store said, or what a client is told when it could not be asked for `wanted`. Its error names the object,
+    /// if one is damaged. What is gone with part of the store may be put back.
+    async fn told<T>(&self, wanted: &[Key], said: MetaResult<T>) -> Result<T, Errno> {
+        match said {
+            Ok(value) => Ok(value),
+            Err(MetaError::Damaged(what)) if !self.metadata_is_gone().await => {
                 let whose: Vec<String> = wanted.iter().map(words).collect();
                 self.health.damaged(format!("{}: {what}", whose.join("; ")));
-                Errno::Io
+                Err(Errno::Io)
             }
-            error => {
+            Err(error) => {
                 tracing::warn!(%error, "the metadata store could not be read");
-                Errno::TryLater
+                Err(Errno::TryLater)
             }
         }
     }
 
-    /// Whether more than one object is gone: the metadata, or more, was taken away and may be put back.
+    /// Looks whether more than one object is gone, and notes it: the metadata, or more, was taken away and may be put back.
     pub async fn metadata_is_gone(&self) -> bool {
         if let Ok(manifests) = self.segments.store.list(MANIFESTS).await {
             let gone = manifests.is_empty();

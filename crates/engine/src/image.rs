@@ -66,9 +66,10 @@ impl Core {
         Ok(())
     }
 
-    /// Outcomes that an image may have.
-    fn outcomes_in_image(&self) -> usize {
-        OUTCOMES_MAX.max(((self.log.capacity() / OUTCOMES_SHARE).min(OUTCOMES_SIZE_MAX) / OUTCOME_SIZE) as usize)
+    /// Outcomes that an image written now may have.
+    pub fn outcomes_in_image(&self) -> usize {
+        let room = (self.log.capacity() / OUTCOMES_SHARE).min(OUTCOMES_SIZE_MAX) / OUTCOME_SIZE;
+        self.once.remembered().min(OUTCOMES_MAX.max(room as usize))
     }
 
     /// Writes the session state at the head of the log, with the newest `outcomes_max` outcomes, so that what is before
@@ -78,7 +79,7 @@ impl Core {
     pub fn append_session_image(&self, outcomes_max: usize) -> Result<(Position, Outcomes), LogError> {
         let table = self.session.table();
         let _gate = self.gate.write();
-        let all = self.once.remembered().min(self.outcomes_in_image());
+        let all = self.outcomes_in_image();
         let outcomes = self.once.outcomes(all.min(outcomes_max));
         let image = encode_image(&table, &outcomes);
         if image.len() > IMAGE_SIZE_MAX {

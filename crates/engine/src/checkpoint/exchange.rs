@@ -105,7 +105,7 @@ impl Keeper {
                     return Ok(Some(outcomes));
                 }
                 Err(LogError::Full | LogError::Busy) if most == 0 => return Ok(None),
-                Err(LogError::Full | LogError::Busy) => most = most.min(self.core.once.count()) / 2,
+                Err(LogError::Full | LogError::Busy) => most = most.min(self.core.outcomes_in_image()) / 2,
                 Err(error) => return Err(error),
             }
         }

@@ -81,15 +81,22 @@ async fn outcomes_and_locks_survive_trimming_and_crashes() {
     rig.crash();
 }
 
+/// A caller whose call has this name.
+fn sent(name: u64) -> Caller {
+    Caller { sent: Some(Sent { client: ClientId(5), name }), ..Caller::root() }
+}
+
+fn later(errno: Errno) {
+    assert_eq!(errno, Errno::TryLater);
+}
+
 #[tokio::test]
 async fn a_late_copy_does_not_run_over_what_came_since() {
     let rig = Rig::new();
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
-    let sent = |name| Caller { sent: Some(Sent { client: ClientId(5), name }), ..Caller::root() };
     let write =
         |name, data: &'static [u8]| engine.write(&sent(name), node, 0, Bytes::from_static(data), Stability::File);
-    let later = |errno: Errno| assert_eq!(errno, Errno::TryLater);
     write(7, b"first").await.unwrap();
     write(7, b"first").await.expect("a copy that comes to the same");
     write(8, b"newer").await.unwrap();
@@ -153,8 +160,6 @@ async fn a_late_copy_of_a_call_that_changed_nothing_changes_nothing() {
     let rig = Rig::new();
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
-    let sent = |name| Caller { sent: Some(Sent { client: ClientId(5), name }), ..Caller::root() };
-    let later = |errno: Errno| assert_eq!(errno, Errno::TryLater);
     // A create that found its file; a rename of a file to another name of its own.
     let create = |name| engine.create(&sent(name), root(&engine), b"file", CreateMode::Unchecked, SetAttr::default());
     create(1).await.unwrap();

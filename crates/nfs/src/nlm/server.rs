@@ -134,7 +134,7 @@ impl Nlm {
         let token = token(cx, call);
         // A request to wait must find out what became of the first one, not hear what was said to it.
         caller.once = (!ask.block).then_some(token);
-        caller.sent = Some(sent(cx, call));
+        caller.sent = Some(once::sent(cx.client(), call.xid, token.digest));
         let kind = if ask.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         let owner = locks::owner(clients::name(&ask.range.caller, cx.peer.ip()), &ask.range);
         let lock = Lock { node, owner, kind, range };
