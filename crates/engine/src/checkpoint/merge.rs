@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tarn_data::{LostBytes, RecordPointer, object_name};
+use tarn_store::StoreError;
 use tarn_vfs::Errno;
 use tarn_wal::LogPlace;
 use tokio::sync::oneshot;
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::stages::Lap;
-use super::suspects::SPAN;
+use super::suspects::{Failure, Look};
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
@@ -156,7 +157,7 @@ impl Keeper {
     ) -> Result<Old, CheckpointError> {
         match found.take((pointer.segment, pointer.index)) {
             Some(Ok(plain)) => split(pointer, plain),
-            Some(Err(Errno::Io)) if !self.beyond_doubt(due, pointer).await => Err(CheckpointError::Read(Errno::Io)),
+            Some(Err(Errno::Io)) if !self.beyond_doubt(pointer).await => Err(CheckpointError::Read(Errno::Io)),
             Some(Err(Errno::Io)) => {
                 // Of a store that was taken away nothing is lost yet.
                 if !std::mem::replace(ours, true) {
@@ -169,13 +170,16 @@ impl Keeper {
         }
     }
 
-    async fn beyond_doubt(&self, due: &Due, pointer: &RecordPointer) -> bool {
-        let key = Key::pointer(due.key.0, due.key.1, due.key.2);
-        let span = match self.core.is_missing(key, pointer).await {
-            true => self.core.config.missing.max(SPAN),
-            false => SPAN,
+    async fn beyond_doubt(&self, pointer: &RecordPointer) -> bool {
+        let (object, offset) = self.core.lies(pointer);
+        let end = offset + u64::from(pointer.stored);
+        let look = match self.core.segments.store.head(&object_name(object)).await {
+            Ok(info) => Look::There { size: info.size, modified_ms: info.modified_ms },
+            Err(StoreError::NotFound(_)) => Look::Missing,
+            Err(_) => Look::Unknown,
         };
-        self.suspects.confirm((pointer.segment, pointer.index), self.core.world.clock.steady(), span)
+        let failure = Failure { object, name: (pointer.segment, pointer.index), end };
+        self.suspects.confirm(&failure, look, self.core.world.clock.steady(), self.core.config.missing)
     }
 
     /// Old content that does not open, beyond doubt: all of it is lost.

@@ -114,27 +114,21 @@ impl Core {
         }
     }
 
+    /// The object that a record is in, and where in it, as far as is known.
+    pub fn lies(&self, pointer: &RecordPointer) -> (SegmentId, u64) {
+        let forwarding = self.segments.forwarded.read().get(&pointer.segment).cloned();
+        let forward = forwarding.and_then(|forwarding| forwarding.records.get(&pointer.index).copied());
+        forward.map_or((pointer.segment, u64::from(pointer.offset)), |to| (to.segment, u64::from(to.offset)))
+    }
+
     /// The name of the object that holds a record, as far as is known.
     pub fn record_object(&self, pointer: &RecordPointer) -> String {
-        let forwarding = self.segments.forwarded.read().get(&pointer.segment).cloned();
-        let forward = forwarding.and_then(|forwarding| forwarding.records.get(&pointer.index).copied());
-        object_name(forward.map_or(pointer.segment, |to| to.segment))
+        object_name(self.lies(pointer).0)
     }
 
-    /// Where a record is as far as is known.
     fn placed(&self, key: Key, pointer: RecordPointer) -> (SegmentId, Want) {
-        let forwarding = self.segments.forwarded.read().get(&pointer.segment).cloned();
-        let forward = forwarding.and_then(|forwarding| forwarding.records.get(&pointer.index).copied());
-        match forward {
-            Some(to) => (to.segment, Want { key, pointer, offset: u64::from(to.offset) }),
-            None => (pointer.segment, Want { key, pointer, offset: u64::from(pointer.offset) }),
-        }
-    }
-
-    /// Whether the object that holds a record, as far as is known, is not there.
-    pub async fn is_missing(&self, key: Key, pointer: &RecordPointer) -> bool {
-        let (object, _) = self.placed(key, *pointer);
-        matches!(self.segments.store.head(&object_name(object)).await, Err(StoreError::NotFound(_)))
+        let (object, offset) = self.lies(&pointer);
+        (object, Want { key, pointer, offset })
     }
 
     async fn read_span(&self, span: Span, kept: bool) -> Vec<(Name, Result<Bytes, Errno>)> {
