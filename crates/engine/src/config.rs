@@ -3,8 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells size and free space of the object store, bytes, where that is known.
-pub type Capacity = Arc<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
+/// Tells size and free space of the object store, where that is known.
+pub type Capacity = Arc<dyn Fn() -> Option<Space> + Send + Sync>;
+
+/// A file system's size and what may still be taken of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes; 0 where it does not tell.
+    pub total: u64,
+    /// Bytes.
+    pub free: u64,
+    /// Files that may be made; `u64::MAX` where it does not count them.
+    pub files: u64,
+}
 
 /// Called with the name of each place where a crash is worth trying. Where it says yes, the task that came there
 /// goes no further: whoever simulates the crash then drops the engine and everything it started.

@@ -265,17 +265,22 @@ pub fn log_size(settings: &Settings) -> Outcome<u64> {
     Ok((disk.total / 10).clamp(crate::config::LOG_SIZE_MIN, 8 << 30) & !0xf_ffff)
 }
 
-/// A file system's size and what this user may still take of it, bytes.
+/// A file system's size and what this user may still take of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Disk {
+    /// Bytes.
     pub total: u64,
+    /// Bytes.
     pub free: u64,
+    /// Files that may still be made; `u64::MAX` where they are not counted.
+    pub files: u64,
 }
 
 /// The disk under the nearest existing directory at or above `path`.
 pub fn disk(path: &Path) -> std::io::Result<Disk> {
     let stat = rustix::fs::statvfs(nearest(path))?;
-    Ok(Disk { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize })
+    let files = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
+    Ok(Disk { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize, files })
 }
 
 #[cfg(test)]

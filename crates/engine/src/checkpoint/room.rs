@@ -8,9 +8,12 @@
 use tarn_meta::Batch;
 
 use super::{CheckpointError, Keeper};
+use crate::config::Space;
 
 /// Bytes that stay free for the metadata store: manifests, compactions, being opened again.
 const ROOM: u64 = 8 << 20;
+/// Files that stay to be made for it.
+const FILES: u64 = 64;
 /// Bytes that new segments leave free beyond those, for the batches that come after.
 const BEYOND: u64 = 8 << 20;
 
@@ -34,9 +37,12 @@ impl Keeper {
     fn room(&self, needed: u64) -> Result<(), CheckpointError> {
         match self.core.config.capacity.as_ref().and_then(|ask| ask()) {
             // A file system without a size is one that does not tell.
-            Some((total, free)) if total > 0 && free < needed => {
+            Some(Space { total, free, .. }) if total > 0 && free < needed => {
                 Err(CheckpointError::Full(format!("{free} bytes are free, and its metadata may need {needed}")))
             }
+            Some(Space { files, .. }) if files < FILES => Err(CheckpointError::Full(format!(
+                "{files} more files may be made, by its free inodes, and its metadata may need {FILES}"
+            ))),
             _ => Ok(()),
         }
     }

@@ -25,13 +25,13 @@ impl Operation for StatFs {
         let volume = tx.volume(self.volume)?;
         let usage = volume.usage.get();
         let store = tx.core.config.capacity.as_ref().and_then(|capacity| capacity());
-        let store_free = store.map_or(UNLIMITED, |(_, free)| free);
+        let store_free = store.map_or(UNLIMITED, |space| space.free);
         let limit = volume.record.settings.size_limit;
         let limit_free = limit.map_or(UNLIMITED, |limit| limit.saturating_sub(usage.bytes));
         let bytes_free = limit_free.min(store_free);
         let bytes_total = limit.unwrap_or_else(|| match store {
             // The store is shared by all volumes: what this one holds and what is free.
-            Some((_, free)) => usage.bytes.saturating_add(free),
+            Some(space) => usage.bytes.saturating_add(space.free),
             None => UNLIMITED,
         });
         Ok(FsStat {

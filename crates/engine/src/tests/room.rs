@@ -10,14 +10,34 @@ use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
 use super::opening::{look, make, read, root, write};
 use crate::Engine;
 use crate::checkpoint::CheckpointError;
+use crate::config::Space;
 use crate::testing::Rig;
+
+fn space(total: u64, free: u64) -> Space {
+    Space { total, free, files: u64::MAX }
+}
+
+#[tokio::test]
+async fn without_inodes_for_metadata_nothing_is_begun() {
+    let files = Arc::new(AtomicU64::new(63));
+    let mut rig = Rig::new();
+    let told = files.clone();
+    let ask = move || Some(Space { files: told.load(Ordering::Relaxed), ..space(1 << 30, 1 << 30) });
+    rig.config.capacity = Some(Arc::new(ask));
+    let engine = rig.create().await;
+    make(&engine, "file").await;
+    let refused = engine.checkpoint().await.unwrap_err();
+    assert!(matches!(refused, CheckpointError::Full(_)) && refused.to_string().contains("63 more files"), "{refused}");
+    files.store(64, Ordering::Relaxed);
+    engine.checkpoint().await.expect("a checkpoint");
+}
 
 #[tokio::test]
 async fn without_room_for_metadata_nothing_is_begun_and_reading_goes_on() {
     let free = Arc::new(AtomicU64::new(1 << 30));
     let mut rig = Rig::new();
     let told = free.clone();
-    rig.config.capacity = Some(Arc::new(move || Some((1 << 30, told.load(Ordering::Relaxed)))));
+    rig.config.capacity = Some(Arc::new(move || Some(space(1 << 30, told.load(Ordering::Relaxed)))));
     rig.config.key_cache_bytes = 0;
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
@@ -47,7 +67,7 @@ async fn new_content_leaves_room_for_deletions() {
     let free = Arc::new(AtomicU64::new(1 << 30));
     let mut rig = Rig::new();
     let told = free.clone();
-    rig.config.capacity = Some(Arc::new(move || Some((1 << 30, told.load(Ordering::Relaxed)))));
+    rig.config.capacity = Some(Arc::new(move || Some(space(1 << 30, told.load(Ordering::Relaxed)))));
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
     write(&engine, node, 0, b"content").await;
@@ -68,7 +88,7 @@ async fn new_content_leaves_room_for_deletions() {
 #[tokio::test]
 async fn a_disk_without_a_size_is_not_full() {
     let mut rig = Rig::new();
-    rig.config.capacity = Some(Arc::new(|| Some((0, 0))));
+    rig.config.capacity = Some(Arc::new(|| Some(space(0, 0))));
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
     write(&engine, node, 0, b"content").await;
@@ -78,7 +98,7 @@ async fn a_disk_without_a_size_is_not_full() {
 #[tokio::test]
 async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
     let mut rig = Rig::new();
-    rig.config.capacity = Some(Arc::new(|| Some((1 << 30, 1000))));
+    rig.config.capacity = Some(Arc::new(|| Some(space(1 << 30, 1000))));
     // It comes too late to say that the store is full.
     rig.config.log_fill_percent = 99;
     let engine = rig.create().await;

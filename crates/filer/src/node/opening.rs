@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tarn_base::world::World;
+use tarn_engine::config::Space;
 use tarn_engine::{Config, Engine, OpenError, OpenOptions, Parts, RecoveryReport, VolumeSpec};
 use tarn_meta::slate::SlateOptions;
 use tarn_store::meter::Meter;
@@ -105,7 +106,8 @@ pub fn config(settings: &Settings) -> Config {
     let capacity = match &settings.store.url {
         StoreUrl::Local(dir) => {
             let dir = dir.clone();
-            let ask = move || place::disk(&dir).ok().map(|disk| (disk.total, disk.free));
+            let space = |disk: place::Disk| Space { total: disk.total, free: disk.free, files: disk.files };
+            let ask = move || place::disk(&dir).ok().map(space);
             Some(Arc::new(ask) as tarn_engine::config::Capacity)
         }
         _ => None,
