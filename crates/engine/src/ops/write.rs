@@ -85,7 +85,12 @@ impl Write {
         if len == 0 {
             return Ok(());
         }
-        if tx.again && self.is_there(tx, inode)? {
+        // What is lost cannot be compared: its client writes it anew, under another name.
+        let there = |tx: &mut Tx<'_>| match self.is_there(tx, inode) {
+            Err(Stop::Refuse(_)) => Err(Errno::TryLater.into()),
+            read => read,
+        };
+        if tx.again && there(tx)? {
             // Times and mode may be newer than the bytes: nothing is changed, and what is there is waited for.
             tx.seen = if self.stability == Stability::Unstable { tx.seen } else { tx.seen.max(inode.change) };
             return Ok(());
