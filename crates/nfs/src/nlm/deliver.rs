@@ -3,7 +3,8 @@
 //! - A grant is repeated until the client answers, the client learns of it otherwise, or [`PATIENCE`] is over; then
 //!   the lock is released, for a lock that nobody knows of stands in everybody's way.
 //! - A client that says no has the lock taken back, unless an earlier delivery went unanswered: then it may have
-//!   said yes to that one and forgotten that it waited. It keeps the lock: a lock released under its holder
+//!   said yes to that one and forgotten that it waited; or unless its request came again over another connection and was
+//!   answered there: then it may know by that. It keeps the lock: a lock released under its holder
 //!   loses data, and a client that gave up waiting says so by CANCEL.
 
 use std::time::Duration;
@@ -111,7 +112,7 @@ impl Nlm {
                 return Answered::Overtaken;
             }
             if self.world.clock.steady().saturating_sub(began) >= PATIENCE {
-                tracing::warn!(client = %contact.client, "a client does not hear that its lock is granted; it is released");
+                tracing::warn!(client = %contact.client, "a client does not hear that its lock is granted; it is released, unless an answer said so");
                 return Answered::Never;
             }
             self.world.clock.sleep(pause).await;
@@ -127,11 +128,12 @@ impl Nlm {
         }
     }
 
-    /// Releases a lock that nobody took, unless its owner has asked for it again meanwhile.
+    /// Releases a lock that nobody took, unless its owner has asked for it again meanwhile or may have been told by the answer
+    /// to a copy of its call.
     async fn take_back(&self, info: &LockInfo, number: u64) {
         let lock = &info.lock;
         let _turn = self.turns.take(lock.node, &lock.owner).await;
-        if !self.waiters.settle(&Key::from(lock), number) {
+        if !self.waiters.settle_untaken(&Key::from(lock), number) {
             return;
         }
         let mut tries = 0;

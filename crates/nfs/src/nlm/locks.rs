@@ -82,10 +82,11 @@ impl Nlm {
             Err(done) => (map::status(done.value.errno), done.position),
         };
         match status {
-            Status::Granted if !copy => {
+            Status::Granted if copy => self.waiters.perhaps_told(&key),
+            Status::Granted => {
                 self.waiters.told(&key);
             }
-            Status::Granted | Status::Blocked => {}
+            Status::Blocked => {}
             // An earlier request for the same lock may still be queued.
             _ if fresh => self.waiters.forget_queued(&key),
             _ => {}

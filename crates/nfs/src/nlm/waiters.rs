@@ -4,6 +4,8 @@
 //!   queued or granted. Whoever tells it takes the entry out.
 //! - A grant that finds no entry concerns a client that knows already, or gave up: it is not delivered.
 //! - Each grant has a number, so that the outcome of delivering an old one changes nothing.
+//! - A copy of a call may be answered to nobody, or to a client whose connection broke: telling goes on, and a client that
+//!   says no, or nothing, keeps the lock.
 
 use std::collections::BTreeMap;
 
@@ -35,10 +37,23 @@ enum State {
     Doubtful,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: State,
+    /// The answer to a copy of a call has said that it is granted.
+    perhaps_told: bool,
+}
+
 #[derive(Default)]
 struct Inner {
-    entries: BTreeMap<Key, State>,
+    entries: BTreeMap<Key, Entry>,
     grants: u64,
+}
+
+impl Inner {
+    fn is_granting(&self, key: &Key, number: u64) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.state == State::Granting(number))
+    }
 }
 
 #[derive(Default)]
@@ -50,21 +65,30 @@ impl Waiters {
     /// The client is about to wait. `true` if it was not known to.
     pub fn wait(&self, key: Key) -> bool {
         let mut inner = self.inner.lock();
+        let queued = Entry { state: State::Queued, perhaps_told: false };
         match inner.entries.get_mut(&key) {
-            Some(State::Doubtful) => {
-                inner.entries.insert(key, State::Queued);
+            Some(entry) => {
+                if entry.state == State::Doubtful {
+                    *entry = queued;
+                }
                 false
             }
-            Some(_) => false,
-            None => inner.entries.insert(key, State::Queued).is_none(),
+            None => inner.entries.insert(key, queued).is_none(),
         }
     }
 
     /// The request came to nothing before it was queued.
     pub fn forget_queued(&self, key: &Key) {
         let mut inner = self.inner.lock();
-        if inner.entries.get(key) == Some(&State::Queued) {
+        if inner.entries.get(key).is_some_and(|entry| entry.state == State::Queued) {
             inner.entries.remove(key);
+        }
+    }
+
+    /// The answer to a copy of a call says that the lock is granted; the client may hear it or not.
+    pub fn perhaps_told(&self, key: &Key) {
+        if let Some(entry) = self.inner.lock().entries.get_mut(key) {
+            entry.perhaps_told = true;
         }
     }
 
@@ -78,42 +102,56 @@ impl Waiters {
         let mut inner = self.inner.lock();
         inner.grants += 1;
         let number = inner.grants;
-        let state = inner.entries.get_mut(key)?;
-        *state = State::Granting(number);
+        inner.entries.get_mut(key)?.state = State::Granting(number);
         Some(number)
     }
 
     /// Whether the grant of this number still is to be delivered.
     pub fn is_granting(&self, key: &Key, number: u64) -> bool {
-        self.inner.lock().entries.get(key) == Some(&State::Granting(number))
+        self.inner.lock().is_granting(key, number)
     }
 
     /// The grant of this number has been dealt with. `false` if it was not the present one: change nothing then.
     pub fn settle(&self, key: &Key, number: u64) -> bool {
         let mut inner = self.inner.lock();
-        let ours = inner.entries.get(key) == Some(&State::Granting(number));
+        let ours = inner.is_granting(key, number);
         if ours {
             inner.entries.remove(key);
         }
         ours
     }
 
+    /// As [`Waiters::settle`], for a lock that the client did not take. `false` also if it may have been told otherwise.
+    pub fn settle_untaken(&self, key: &Key, number: u64) -> bool {
+        let mut inner = self.inner.lock();
+        if !inner.is_granting(key, number) {
+            return false;
+        }
+        match inner.entries.get_mut(key) {
+            Some(entry) if entry.perhaps_told => {
+                entry.state = State::Doubtful;
+                false
+            }
+            _ => inner.entries.remove(key).is_some(),
+        }
+    }
+
     /// The client's answer to the grant of this number leaves open whether it has the lock.
     pub fn doubt(&self, key: &Key, number: u64) {
-        if let Some(state) = self.inner.lock().entries.get_mut(key)
-            && *state == State::Granting(number)
+        if let Some(entry) = self.inner.lock().entries.get_mut(key)
+            && entry.state == State::Granting(number)
         {
-            *state = State::Doubtful;
+            entry.state = State::Doubtful;
         }
     }
 
     /// The owner gives up a range, so it knows that it had it.
     pub fn unlocked(&self, node: Node, owner: &LockOwner, range: LockRange) {
         let overlaps = |key: &Key| key.range.start < range.end && range.start < key.range.end;
-        self.inner
-            .lock()
-            .entries
-            .retain(|key, state| *state == State::Queued || key.node != node || key.owner != *owner || !overlaps(key));
+        let stays = |key: &Key, entry: &Entry| {
+            entry.state == State::Queued || key.node != node || key.owner != *owner || !overlaps(key)
+        };
+        self.inner.lock().entries.retain(|key, entry| stays(key, entry));
     }
 
     /// The client is gone.
@@ -183,6 +221,25 @@ mod tests {
         assert!(!waiters.wait(key.clone()));
         waiters.forget_queued(&key);
         assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn a_lock_that_a_copy_was_told_of_is_not_taken_back() {
+        let waiters = Waiters::default();
+        let key = key(1, 0, 10);
+        for told_before in [true, false] {
+            waiters.wait(key.clone());
+            if told_before {
+                waiters.perhaps_told(&key);
+            }
+            let number = waiters.granted(&key).unwrap();
+            waiters.perhaps_told(&key);
+            assert!(waiters.is_granting(&key, number), "telling goes on");
+            assert!(!waiters.settle_untaken(&key, number) && !waiters.is_granting(&key, number));
+            assert!(!waiters.wait(key.clone()), "asked for anew");
+            let number = waiters.granted(&key).unwrap();
+            assert!(waiters.settle_untaken(&key, number) && waiters.is_empty());
+        }
     }
 
     #[test]

@@ -115,6 +115,36 @@ async fn a_client_that_asks_again_is_told_by_the_answer_and_keeps_the_lock() {
     assert!(bench.nlm.waiters.is_empty());
 }
 
+/// The same call again, as after a connection that broke before its answer.
+async fn ask_as(bench: &Bench, xid: u32, owner: &Owner) -> u32 {
+    let results = bench.call_as(xid, owner, 2, &bench.lock_args(owner, WAIT)).await.unwrap();
+    crate::nlm::proto::decode_status(&results).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_whose_call_came_again_and_was_answered_keeps_the_lock() {
+    for silent in [false, true] {
+        let bench = Bench::new();
+        assert_eq!(bench.lock(&one(), ALL).await, GRANTED);
+        assert_eq!(ask_as(&bench, 7, &two()).await, BLOCKED);
+        let release = Arc::new(Notify::new());
+        let late = release.clone();
+        bench.net.script(move |heard| match silent {
+            true => Say::Silence,
+            false => Say::Held(late.clone(), status(heard, DENIED)),
+        });
+        bench.unlock(&one(), 0, 0).await;
+        bench.settle().await;
+        assert_eq!(ask_as(&bench, 7, &two()).await, GRANTED, "while the callback is under way");
+        release.notify_one();
+        bench.clock.pass(Duration::from_secs(300)).await;
+        assert_eq!(bench.locks(), [held(&two())], "it may have heard that answer");
+        assert!(!bench.net.take_heard().is_empty(), "it is told all the same");
+        assert_eq!(bench.unlock(&two(), 0, 0).await, GRANTED);
+        assert!(bench.locks().is_empty() && bench.nlm.waiters.is_empty());
+    }
+}
+
 #[tokio::test]
 async fn a_no_after_an_unanswered_call_does_not_release() {
     let bench = contended().await;
