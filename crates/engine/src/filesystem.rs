@@ -154,6 +154,10 @@ impl FileSystem for Engine {
         self.core.session.table().list()
     }
 
+    fn locks_position(&self) -> Position {
+        self.core.session.changed()
+    }
+
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.core.session.table().to_notify()
     }

@@ -4,6 +4,7 @@
 //! - A handle proves that the server gave it out, not that this client may use it: the rules are asked at every
 //!   call.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tarn_vfs::{Caller, FileSystem, HandleKey, Node};
@@ -70,6 +71,14 @@ impl Gate {
 
     pub fn key(&self) -> HandleKey {
         self.key
+    }
+
+    /// Whether a client at this address may have something here. Strangers' calls fill no memory.
+    pub fn lets_in(&self, address: IpAddr) -> bool {
+        // As the machine's own programs ask.
+        let peer = SocketAddr::new(address, 1);
+        let table = self.exports.current();
+        table.by_path().into_iter().any(|export| self.exports.judge(export, peer) != Verdict::Denied)
     }
 
     /// Admits a call on the object that `handle` names.

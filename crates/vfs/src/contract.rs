@@ -124,6 +124,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Held and queued locks.
     fn locks(&self) -> Vec<LockInfo>;
 
+    /// What must be durable before anybody is told what [`FileSystem::locks`] has shown.
+    fn locks_position(&self) -> Position;
+
     /// Name and callback of each client that held locks when the log that knew them was lost; to be told that
     /// we restarted, once.
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)>;

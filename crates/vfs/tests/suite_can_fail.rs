@@ -199,6 +199,9 @@ impl FileSystem for Faulty {
     fn locks(&self) -> Vec<LockInfo> {
         self.model.locks()
     }
+    fn locks_position(&self) -> Position {
+        self.model.locks_position()
+    }
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.model.clients_to_notify()
     }

@@ -3,6 +3,7 @@
 //! - A notice names the client's new life by a number, and so does every lock it asked for: locks of the new life
 //!   stay, however late or often the notice comes.
 //! - A client that gives no numbers with its locks is protected from repeats of a notice only.
+//! - What was released, by whomever, is durable before anybody is told that it is gone.
 //! - A notice from another address than the locks came from is believed only when nobody answers at
 //!   the old address.
 
@@ -38,7 +39,9 @@ impl Nlm {
         if position != Position::ZERO && self.gate.fs.durable(position).await.is_err() {
             return Progress::Refused(AcceptStatus::SystemError);
         }
-        self.gate.fs.answered(sent);
+        if self.gate.lets_in(source.ip()) {
+            self.gate.fs.answered(sent);
+        }
         Progress::now(0)
     }
 
@@ -51,13 +54,15 @@ impl Nlm {
         state: u32,
     ) -> Result<Position, tarn_vfs::Errno> {
         let locks = self.gate.fs.locks();
+        // What is not there any more may have gone a moment ago.
+        let shown = self.gate.fs.locks_position();
         let mut known: Vec<Bytes> = locks.iter().map(|info| info.lock.owner.client.clone()).collect();
         known.extend(self.shares.clients());
         known.sort();
         known.dedup();
         match clients::concerned(&known, subject, source.ip()) {
             Concerned::These(clients) => {
-                let mut position = Position::ZERO;
+                let mut position = shown;
                 for client in clients {
                     position = position.max(self.release_old_life(&client, &locks, state).await?);
                 }
@@ -72,7 +77,7 @@ impl Nlm {
                     let task = async move { this.release_moved(clients, state).await };
                     self.world.spawn.spawn("lock-client-moved", Box::pin(task));
                 }
-                Ok(Position::ZERO)
+                Ok(shown)
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! - It monitors nobody for others: whoever asks it to is told that it fails, and nothing is kept for him. The
 //!   lock manager keeps with each lock whom to tell.
-//! - A notice is confirmed when its effect is durable; a repeat of one is confirmed without effect.
+//! - A notice is confirmed when its effect is durable; a repeat of one has no effect and waits for that of the first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tarn_base::ids::Position;
 use tarn_vfs::FileSystem;
 
 use super::proto::{Notice, PROGRAM, SM_NOTIFY, STAT_FAIL, VERSION};
@@ -22,12 +23,15 @@ use crate::wire::xdr::Writer;
 /// Most notices remembered.
 const NOTICES_MAX: usize = 4096;
 
+/// By address and name: the number of a life, and what must be durable.
+type Heard = BTreeMap<(IpAddr, Bytes), (u32, Position)>;
+
 /// The status monitor. One serves all transports.
 pub struct Nsm {
     fs: Arc<dyn FileSystem>,
     nlm: Arc<Nlm>,
-    /// The last notice about each name from each address.
-    heard: Arc<Mutex<BTreeMap<(IpAddr, Bytes), u32>>>,
+    /// The last notice about each name from each address, and when its effect is durable.
+    heard: Arc<Mutex<Heard>>,
 }
 
 /// Our number as clients see it: odd, never 0, and another after each opening that lost locks.
@@ -47,8 +51,10 @@ impl Nsm {
         };
         let (name, state, source) = (Bytes::copy_from_slice(notice.name), notice.state, cx.peer);
         let key = (source.ip(), name.clone());
-        if self.heard.lock().get(&key) == Some(&state) {
-            return Progress::now(0);
+        if let Some((last, position)) = self.heard.lock().get(&key)
+            && *last == state
+        {
+            return Progress::Done { position: *position, status: 0 };
         }
         let (nlm, heard) = (self.nlm.clone(), self.heard.clone());
         Progress::Later(Box::pin(async move {
@@ -58,7 +64,7 @@ impl Nsm {
                     if heard.len() >= NOTICES_MAX {
                         heard.clear();
                     }
-                    heard.insert(key, state);
+                    heard.insert(key, (state, position));
                     Progress::Done { position, status: 0 }
                 }
                 Err(_) => Progress::Refused(AcceptStatus::SystemError),

@@ -105,6 +105,7 @@ impl FileSystem for Gated {
         cancel_lock(caller: &Caller, lock: Lock) -> Answer<bool>;
         release_client(client: &[u8]) -> Answer<()>;
         locks() -> Vec<LockInfo>;
+        locks_position() -> Position;
         clients_to_notify() -> Vec<(Bytes, Bytes)>;
         client_notified(client: &[u8]) -> Answer<()>;
         in_grace() -> bool;

@@ -269,6 +269,10 @@ impl FileSystem for Model {
         self.state.lock().locks.list()
     }
 
+    fn locks_position(&self) -> Position {
+        Position::ZERO
+    }
+
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.state.lock().locks.to_notify()
     }

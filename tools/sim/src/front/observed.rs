@@ -163,6 +163,10 @@ impl FileSystem for Observed {
         self.inner.locks()
     }
 
+    fn locks_position(&self) -> Position {
+        self.inner.locks_position()
+    }
+
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.inner.clients_to_notify()
     }

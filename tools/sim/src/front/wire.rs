@@ -558,6 +558,10 @@ impl FileSystem for Wire {
         self.engine.locks()
     }
 
+    fn locks_position(&self) -> Position {
+        self.engine.locks_position()
+    }
+
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.engine.clients_to_notify()
     }

@@ -182,6 +182,10 @@ impl FileSystem for Bent {
         self.inner.locks()
     }
 
+    fn locks_position(&self) -> Position {
+        self.inner.locks_position()
+    }
+
     fn clients_to_notify(&self) -> Vec<(Bytes, Bytes)> {
         self.inner.clients_to_notify()
     }
