@@ -6,11 +6,17 @@
 //!   scrubs one after another, or the collection that follows a restart over half-dead segments.
 //! - A write that is told to try later is counted, not wrong: that is how a full log slows a greedy client down.
 //! - The probes' threads go before the streams' on the generator's core, or the generator itself would be measured.
+//! - A third probe writes to a file of its own on the server's disk, past the server: a disk that stands still for a third
+//!   of a second makes the slowest hundredth of fifteen seconds, whoever serves. Hence also rounds, and medians of them.
+
+pub mod report;
 
 use crate::Outcome;
 use crate::load::{Length, Operation, Plan, Run, Site};
+use crate::measure::disk;
 use crate::servers::{Place, Server, tarn};
 use crate::target::Target;
+use hdrhistogram::Histogram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,6 +63,10 @@ impl Beside {
         Beside::Collection,
     ];
 
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
     fn reads(self) -> bool {
         !matches!(self, Beside::Nothing | Beside::Writes)
     }
@@ -84,6 +94,8 @@ pub struct Seen {
     pub beside: Beside,
     pub getattr: Run,
     pub write: Run,
+    /// Nanoseconds of a durable 4 KiB write to the same disk, past the server.
+    pub disk: Histogram<u64>,
     /// Bytes a second of the streams.
     pub read_rate: f64,
     pub write_rate: f64,
@@ -99,9 +111,9 @@ impl Seen {
         self.background > 0 || !self.beside.has_background()
     }
 
-    pub fn within(&self) -> bool {
-        let below = |run: &Run, most: Duration| run.latency.value_at_quantile(0.99) <= most.as_nanos() as u64;
-        below(&self.getattr, GETATTR_P99_MAX) && below(&self.write, WRITE_P99_MAX)
+    /// 99th percentiles, milliseconds: GETATTR, WRITE, the disk alone.
+    pub fn slowest_hundredth(&self) -> [f64; 3] {
+        [&self.getattr.latency, &self.write.latency, &self.disk].map(|of| of.value_at_quantile(0.99) as f64 / 1e6)
     }
 }
 
@@ -188,6 +200,8 @@ impl Stand {
             length: Length::Time(whole),
             pace: None,
         };
+        let disk = disk::Probe::prepare(&self.place.directory)?;
+        let disk = &disk;
         let (place, binary) = (&self.place, &self.binary);
         let [attributes, small, reader, writer] = &mut self.sites[..] else { return Err("sites are missing".into()) };
         std::thread::scope(|scope| {
@@ -197,6 +211,7 @@ impl Stand {
             let commands = beside.command().map(|(command, pause)| {
                 scope.spawn(move || repeat(place, binary, command, pause, Instant::now() + whole))
             });
+            let disk = scope.spawn(move || first(|| disk.run(PROBE_PACE, LEAD, length)));
             let getattr = scope.spawn(move || first(|| attributes.measure(Operation::Getattr, probe, 0)));
             let write = scope.spawn(move || first(|| small.measure(Operation::Write4kFilesync, probe, 0)));
             let ended = |name, thread: Option<std::thread::ScopedJoinHandle<'_, Outcome<(Run, u64)>>>| match thread {
@@ -210,13 +225,14 @@ impl Stand {
             };
             let getattr = getattr.join().map_err(|_| streaming("GETATTR"))??;
             let write = write.join().map_err(|_| streaming("FILE_SYNC"))??;
+            let disk = disk.join().map_err(|_| streaming("disk's"))??;
             let (reads, writes) = (ended("reading", reads)?, ended("writing", writes)?);
             if let Some(thread) = commands {
                 thread.join().map_err(|_| streaming("commands'"))??;
             }
             let busy = writes.as_ref().map_or(0, |(_, busy)| *busy);
             let (read_rate, write_rate) = (rate(&reads), rate(&writes));
-            Ok(Seen { beside, getattr, write, read_rate, write_rate, busy, background: 0 })
+            Ok(Seen { beside, getattr, write, disk, read_rate, write_rate, busy, background: 0 })
         })
     }
 
@@ -228,7 +244,7 @@ impl Stand {
 
 /// Runs `work` before everything else on its core: as soon as it wakes, where threads of real time are allowed, and else at
 /// the end of what runs, which may be some milliseconds.
-fn first(work: impl FnOnce() -> Outcome<Run>) -> Outcome<Run> {
+fn first<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     rustix::process::setpriority_process(None, FIRST).map_err(|error| format!("a probe's priority: {error}"))?;
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter lives through the call, which only reads it.
@@ -245,40 +261,4 @@ fn repeat(place: &Place, binary: &Path, command: &str, pause: Duration, until: I
         std::thread::sleep(pause);
     }
     Ok(())
-}
-
-/// A line for each load, and whether all are within the limits and were what they say.
-pub fn report(all: &[Seen]) -> (String, bool) {
-    let mut text = format!(
-        "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8}   {:>9} {:>9} {:>6} {:>10}\n",
-        "beside", "GETATTR", "p99 ms", "max", "WRITE", "p99 ms", "max", "read MiB", "write MiB", "busy", "background"
-    );
-    for seen in all {
-        let at = |run: &Run, quantile| run.latency.value_at_quantile(quantile) as f64 / 1e6;
-        let background = match seen.beside.has_background() {
-            true => format!("{} MiB", seen.background >> 20),
-            false => String::new(),
-        };
-        let verdict = match (seen.within(), seen.worked()) {
-            (_, false) => "  nothing went on beside the probes",
-            (false, true) => "  beyond the limit",
-            (true, true) => "",
-        };
-        text += &format!(
-            "{:<12} {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3} {:>8.3}   {:>9.0} {:>9.0} {:>6} {:>10}{}\n",
-            format!("{:?}", seen.beside).to_lowercase(),
-            at(&seen.getattr, 0.5),
-            at(&seen.getattr, 0.99),
-            at(&seen.getattr, 1.0),
-            at(&seen.write, 0.5),
-            at(&seen.write, 0.99),
-            at(&seen.write, 1.0),
-            seen.read_rate / (1 << 20) as f64,
-            seen.write_rate / (1 << 20) as f64,
-            seen.busy,
-            background,
-            verdict,
-        );
-    }
-    (text, all.iter().all(|seen| seen.within() && seen.worked()))
 }
