@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use tarn_base::ids::SegmentId;
 use tarn_data::{LostBytes, RecordPointer, object_name};
-use tarn_store::StoreError;
 use tarn_vfs::Errno;
 use tarn_wal::LogPlace;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::stages::Lap;
-use super::suspects::{Failure, Look};
+use super::suspects::{Failure, Moment};
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
@@ -26,6 +26,9 @@ use crate::segments::flight::Name;
 
 /// Records merged at once: bounds the memory that old content takes, of these and as many that are read meanwhile.
 const RECORDS_AT_ONCE: usize = 64;
+
+/// Objects that are looked for once one of them fails.
+const LOOKS_MAX: usize = 1024;
 
 /// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint.
 const STREAM_SHARE: u64 = 8;
@@ -100,7 +103,11 @@ impl Keeper {
                 let (base, wanted) = match needed(due) {
                     Some(pointer) => {
                         let wanted = found.cached.contains(&(pointer.segment, pointer.index));
-                        (self.base(due, &pointer, &mut found, &mut ours).await?, wanted)
+                        let base = self.base(due, &pointer, &mut found, &mut ours).await;
+                        if let Err(CheckpointError::Read(Errno::Io)) = base {
+                            self.note_absent(&collected.records[done..]).await;
+                        }
+                        (base?, wanted)
                     }
                     None => (Old::default(), true),
                 };
@@ -157,7 +164,7 @@ impl Keeper {
     ) -> Result<Old, CheckpointError> {
         match found.take((pointer.segment, pointer.index)) {
             Some(Ok(plain)) => split(pointer, plain),
-            Some(Err(Errno::Io)) if !self.beyond_doubt(pointer).await => Err(CheckpointError::Read(Errno::Io)),
+            Some(Err(Errno::Io)) if !self.beyond_doubt(due, pointer).await => Err(CheckpointError::Read(Errno::Io)),
             Some(Err(Errno::Io)) => {
                 // Of a store that was taken away nothing is lost yet.
                 if !std::mem::replace(ours, true) {
@@ -170,16 +177,25 @@ impl Keeper {
         }
     }
 
-    async fn beyond_doubt(&self, pointer: &RecordPointer) -> bool {
-        let (object, offset) = self.core.lies(pointer);
-        let end = offset + u64::from(pointer.stored);
-        let look = match self.core.segments.store.head(&object_name(object)).await {
-            Ok(info) => Look::There { size: info.size, modified_ms: info.modified_ms },
-            Err(StoreError::NotFound(_)) => Look::Missing,
-            Err(_) => Look::Unknown,
-        };
-        let failure = Failure { object, name: (pointer.segment, pointer.index), end };
-        self.suspects.confirm(&failure, look, self.core.world.clock.steady(), self.core.config.missing)
+    async fn beyond_doubt(&self, due: &Due, pointer: &RecordPointer) -> bool {
+        let key = Key::pointer(due.key.0, due.key.1, due.key.2);
+        let (object, look) = self.core.look(key, pointer).await;
+        let clock = &self.core.world.clock;
+        let failure = Failure { object, name: (pointer.segment, pointer.index), look };
+        let when = Moment { steady: clock.steady(), wall_ms: clock.now().as_millis() };
+        self.suspects.confirm(&failure, when, self.core.config.missing)
+    }
+
+    /// Begins the time of all objects at once that are not there and will be needed: one after the other they would keep
+    /// checkpoints for as many times ten minutes.
+    async fn note_absent(&self, records: &[Due]) {
+        let objects: BTreeSet<SegmentId> =
+            records.iter().filter_map(needed).map(|pointer| self.core.lies(&pointer).0).collect();
+        for object in objects.into_iter().take(LOOKS_MAX) {
+            if self.core.is_absent(object).await {
+                self.suspects.absent(object, self.core.world.clock.steady());
+            }
+        }
     }
 
     /// Old content that does not open, beyond doubt: all of it is lost.

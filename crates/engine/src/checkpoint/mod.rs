@@ -314,6 +314,7 @@ impl Keeper {
         closed: &Closed,
         finally: bool,
     ) -> Result<Done, CheckpointError> {
+        self.suspects.begin();
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         let mut lap = Lap::new(&self.core.world);
         self.core.log.wait(closed.last).await?;

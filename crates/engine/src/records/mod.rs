@@ -5,6 +5,7 @@
 //! - What is handed out was verified against the tag in its pointer. What does not verify is told as damage.
 //! - Misses of one record share one read.
 
+pub mod look;
 mod read;
 
 use std::sync::Arc;

@@ -147,12 +147,36 @@ impl Core {
                     out.push((name(want), self.read_moved(want, span.object, kept).await));
                 }
             }
+            // The object is too short for some of them.
+            Err(StoreError::Range(..)) if span.wants.len() > 1 => {
+                for want in span.wants {
+                    let alone = Span {
+                        object: span.object,
+                        start: want.offset,
+                        end: want.offset + u64::from(want.pointer.stored),
+                        wants: vec![want],
+                    };
+                    out.extend(Box::pin(self.read_span(alone, kept)).await);
+                }
+            }
             Err(error) => {
                 let errno = self.read_failed(&span, &error);
                 out.extend(span.wants.iter().map(|want| (name(want), Err(errno))));
             }
         }
         out
+    }
+
+    /// The stored bytes of one record, wherever it lies.
+    pub(super) async fn get_alone(&self, key: Key, pointer: &RecordPointer) -> Result<Bytes, StoreError> {
+        let (object, want) = self.placed(key, *pointer);
+        self.get_patiently(&object_name(object), want.offset..want.offset + u64::from(pointer.stored)).await
+    }
+
+    /// Whether the stored bytes of a record verify.
+    pub(super) async fn opens(&self, key: Key, pointer: &RecordPointer, stored: &Bytes) -> Result<bool, MetaError> {
+        let (_, want) = self.placed(key, *pointer);
+        Ok(pointer.open(&*self.record_key(&want).await?, stored).is_ok())
     }
 
     /// A GET, repeated with growing pauses while the store is away.
@@ -262,13 +286,20 @@ impl Core {
         self.health.gone().is_some() || matches!(owner, Err(StoreError::NotFound(_)))
     }
 
-    /// What a segment's key says of where its records went.
-    pub async fn forwarding(&self, segment: SegmentId) -> Result<Option<Arc<Forwarding>>, MetaError> {
+    /// What a segment's key says.
+    pub async fn segment(&self, segment: SegmentId) -> Result<Option<SegmentValue>, MetaError> {
         let view = self.stack.load().view.clone();
         let Some(value) = view.get(&Key::segment(segment).encode()).await? else { return Ok(None) };
-        let value = SegmentValue::decode(&value)
-            .map_err(|error| MetaError::Damaged(format!("the key of segment {segment}: {error}")))?;
-        let SegmentState::Forwarding(forwarding) = value.state else { return Ok(None) };
+        let damaged = |error| MetaError::Damaged(format!("the key of segment {segment}: {error}"));
+        SegmentValue::decode(&value).map(Some).map_err(damaged)
+    }
+
+    /// What a segment's key says of where its records went.
+    pub async fn forwarding(&self, segment: SegmentId) -> Result<Option<Arc<Forwarding>>, MetaError> {
+        let Some(SegmentValue { state: SegmentState::Forwarding(forwarding), .. }) = self.segment(segment).await?
+        else {
+            return Ok(None);
+        };
         let forwarding = Arc::new(forwarding);
         self.segments.forwarded.write().insert(segment, forwarding.clone());
         Ok(Some(forwarding))
