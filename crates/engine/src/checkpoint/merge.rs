@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::stages::Lap;
-use super::suspects::{Failure, Moment};
+use super::suspects::{Failure, SPAN};
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
@@ -27,7 +27,7 @@ use crate::segments::flight::Name;
 /// Records merged at once: bounds the memory that old content takes, of these and as many that are read meanwhile.
 const RECORDS_AT_ONCE: usize = 64;
 
-/// Objects that are looked for once one of them fails.
+/// Objects, and records, that are looked at in one attempt once one of them fails.
 const LOOKS_MAX: usize = 1024;
 
 /// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint.
@@ -105,7 +105,7 @@ impl Keeper {
                         let wanted = found.cached.contains(&(pointer.segment, pointer.index));
                         let base = self.base(due, &pointer, &mut found, &mut ours).await;
                         if let Err(CheckpointError::Read(Errno::Io)) = base {
-                            self.note_absent(&collected.records[done..]).await;
+                            self.note_all(&collected.records[done..]).await?;
                         }
                         (base?, wanted)
                     }
@@ -180,22 +180,40 @@ impl Keeper {
     async fn beyond_doubt(&self, due: &Due, pointer: &RecordPointer) -> bool {
         let key = Key::pointer(due.key.0, due.key.1, due.key.2);
         let (object, look) = self.core.look(key, pointer).await;
-        let clock = &self.core.world.clock;
         let failure = Failure { object, name: (pointer.segment, pointer.index), look };
-        let when = Moment { steady: clock.steady(), wall_ms: clock.now().as_millis() };
-        self.suspects.confirm(&failure, when, self.core.config.missing)
+        self.suspects.confirm(&failure, self.core.world.clock.steady(), self.core.config.missing.max(SPAN))
     }
 
-    /// Begins the time of all objects at once that are not there and will be needed: one after the other they would keep
-    /// checkpoints for as many times ten minutes.
-    async fn note_absent(&self, records: &[Due]) {
-        let objects: BTreeSet<SegmentId> =
-            records.iter().filter_map(needed).map(|pointer| self.core.lies(&pointer).0).collect();
+    /// Notes whatever else of `records` does not open either: one after the other they would keep checkpoints for as many
+    /// times ten minutes.
+    async fn note_all(&self, records: &[Due]) -> Result<(), CheckpointError> {
+        let lies = |pointer: &RecordPointer| self.core.lies(pointer).0;
+        let mut absent = BTreeSet::new();
+        let objects: BTreeSet<SegmentId> = records.iter().filter_map(needed).map(|pointer| lies(&pointer)).collect();
         for object in objects.into_iter().take(LOOKS_MAX) {
             if self.core.is_absent(object).await {
                 self.suspects.absent(object, self.core.world.clock.steady());
+                absent.insert(object);
             }
         }
+        let present = |due: &&Due| needed(due).is_some_and(|pointer| !absent.contains(&lies(&pointer)));
+        let rest: Vec<Due> = records.iter().filter(present).cloned().collect();
+        let mut looks = 0;
+        for part in rest.chunks(RECORDS_AT_ONCE) {
+            let mut found = self.begin_reading(part).found().await?;
+            for due in part {
+                if let Some(pointer) = needed(due)
+                    && let Some(Err(Errno::Io)) = found.take((pointer.segment, pointer.index))
+                {
+                    self.beyond_doubt(due, &pointer).await;
+                    looks += 1;
+                }
+            }
+            if looks > LOOKS_MAX {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Old content that does not open, beyond doubt: all of it is lost.
