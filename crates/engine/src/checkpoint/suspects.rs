@@ -3,7 +3,8 @@
 //! - What is given up is lost for good, so failures prove nothing for as long as somebody may need to put right what is wrong:
 //!   a record must have failed in several attempts of the checkpoint, in each of which it was read once more, alone, over
 //!   that time. It makes no difference whether it is damaged or not there: what is only half back is damaged too.
-//! - What failed before an object changed says nothing of what it is now, and what was read since is not suspected.
+//! - What failed before an object changed says nothing of what it is now, and what did not fail in an attempt in which
+//!   something else did is not suspected any more: an attempt that fails notes all that fails.
 //! - Of what the store says nothing about nothing is believed.
 //! - The time of a record does not count for another, but for those of an object that is not there at all.
 //! - A checkpoint that succeeds forgets everything, and so does a restart.
@@ -43,8 +44,11 @@ impl Count {
         Count { attempts: 0, last: 0, since: now }
     }
 
-    /// Counts an attempt once.
-    fn add(&mut self, attempt: u64) {
+    /// Counts an attempt once; begins anew if there was one between in which it did not fail.
+    fn add(&mut self, attempt: u64, now: Duration) {
+        if self.last != 0 && self.last + 1 < attempt {
+            *self = Count::new(now);
+        }
         self.attempts += u32::from(self.last != attempt);
         self.last = attempt;
     }
@@ -65,19 +69,28 @@ struct Object {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the running attempt, from 1.
+    /// The number of the last attempt in which something failed, from 1.
     attempt: u64,
+    /// Nothing has failed in the running one.
+    clean: bool,
     objects: BTreeMap<SegmentId, Object>,
 }
 
 impl State {
+    /// The number of the running attempt, in which something fails.
+    fn failing(&mut self) -> u64 {
+        self.attempt += u64::from(std::mem::take(&mut self.clean));
+        self.attempt
+    }
+
     fn note(&mut self, object: SegmentId, shape: Option<Shape>, now: Duration) -> &mut Object {
+        let attempt = self.failing();
         let new = || Object { shape, all: Count::new(now), failed: BTreeMap::new() };
         let object = self.objects.entry(object).or_insert_with(new);
         if object.shape != shape {
             *object = new();
         }
-        object.all.add(self.attempt);
+        object.all.add(attempt, now);
         object
     }
 }
@@ -89,7 +102,7 @@ pub struct Suspects(Mutex<State>);
 impl Suspects {
     /// A checkpoint begins.
     pub fn begin(&self) {
-        self.0.lock().attempt += 1;
+        self.0.lock().clean = true;
     }
 
     /// Notes that an object which the running attempt would need is not there.
@@ -101,7 +114,7 @@ impl Suspects {
     /// `span`.
     pub fn confirm(&self, failure: &Failure, now: Duration, span: Duration) -> bool {
         let mut state = self.0.lock();
-        let attempt = state.attempt;
+        let attempt = state.failing();
         let shape = match failure.look {
             Look::Unknown => return false,
             Look::Fine => {
@@ -115,7 +128,7 @@ impl Suspects {
         };
         let object = state.note(failure.object, shape, now);
         let record = object.failed.entry(failure.name).or_insert_with(|| Count::new(now));
-        record.add(attempt);
+        record.add(attempt, now);
         record.suffices(now, span) || shape.is_none() && object.all.suffices(now, span)
     }
 
@@ -177,6 +190,21 @@ mod tests {
             assert!(!rig.fails(1, 0, look, second));
         }
         assert_eq!(rig.believed(damaged(100), 570), 1170);
+    }
+
+    #[test]
+    fn what_did_not_fail_in_between_is_not_suspected() {
+        let rig = Rig::default();
+        for second in 0..2000 {
+            rig.0.begin();
+            // An attempt that fails for another reason says nothing.
+            rig.0.begin();
+            assert!(!rig.fails(1, 0, damaged(100), second) || second >= 600);
+            let away = if second / 15 % 2 == 0 { (2, 3) } else { (3, 2) };
+            rig.0.absent(SegmentId { epoch: 1, counter: away.0 }, Duration::from_secs(second));
+            assert!(!rig.fails(away.0, 0, GONE, second), "never for longer than 15 seconds");
+        }
+        assert!(rig.fails(1, 0, damaged(100), 2000));
     }
 
     #[test]
