@@ -2,7 +2,8 @@
 //!
 //! - It monitors nobody for others: whoever asks it to is told that it fails, and nothing is kept for him. The
 //!   lock manager keeps with each lock whom to tell.
-//! - A notice is confirmed when its effect is durable; a repeat of one has no effect and waits for that of the first.
+//! - A notice is confirmed when its effect is durable; a repeat of one has no effect and waits for that of the first. One that
+//!   comes from another address than the client's locks is confirmed at once: whether it is believed takes longer.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
