@@ -22,6 +22,9 @@ pub const ATTEMPTS: u32 = 6;
 /// From the first of them to the last, however short the configured time.
 pub const SPAN: Duration = Duration::from_secs(3);
 
+/// Two sights further apart are not of one absence: attempts that fail for another reason see nothing.
+const APART_MAX: Duration = Duration::from_secs(120);
+
 /// A record that failed, where it was read from, and what a closer look at it showed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
@@ -37,18 +40,22 @@ struct Count {
     /// The last of them.
     last: u64,
     since: Duration,
+    /// When the last of them was.
+    seen: Duration,
 }
 
 impl Count {
     fn new(now: Duration) -> Count {
-        Count { attempts: 0, last: 0, since: now }
+        Count { attempts: 0, last: 0, since: now, seen: now }
     }
 
     /// Counts an attempt once; begins anew if there was one between in which it did not fail.
     fn add(&mut self, attempt: u64, now: Duration) {
-        if self.last != 0 && self.last + 1 < attempt {
+        let between = self.last != 0 && self.last + 1 < attempt;
+        if between || now.saturating_sub(self.seen) > APART_MAX {
             *self = Count::new(now);
         }
+        self.seen = now;
         self.attempts += u32::from(self.last != attempt);
         self.last = attempt;
     }
@@ -205,6 +212,18 @@ mod tests {
             assert!(!rig.fails(away.0, 0, GONE, second), "never for longer than 15 seconds");
         }
         assert!(rig.fails(1, 0, damaged(100), 2000));
+    }
+
+    #[test]
+    fn what_nobody_saw_for_long_is_not_suspected() {
+        for look in [GONE, damaged(100)] {
+            let rig = Rig::default();
+            for second in (0..10).chain([600, 721]) {
+                rig.0.begin();
+                assert!(!rig.fails(1, 0, look, second), "attempts in between failed for another reason");
+            }
+            assert_eq!(rig.believed(look, 722), 1321);
+        }
     }
 
     #[test]
