@@ -65,8 +65,8 @@ impl Gated {
         Answer::Later(receiver)
     }
 
-    /// Gives an effect a position.
-    fn placed(&self, answer: Answer<Effect>) -> Answer<Effect> {
+    /// Gives a change a position.
+    fn placed<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         let Ok(Ok(done)) = answer.now_or_later() else { panic!("the model answers at once, and well") };
         let position = Position(self.position.fetch_add(1, Ordering::Relaxed));
         Answer::ready(Ok(Done { value: done.value, position }))
@@ -103,9 +103,7 @@ impl FileSystem for Gated {
         unlock(caller: &Caller, node: Node, owner: LockOwner, range: LockRange) -> Answer<()>;
         test_lock(caller: &Caller, lock: Lock) -> Answer<Option<Lock>>;
         cancel_lock(caller: &Caller, lock: Lock) -> Answer<bool>;
-        release_client(client: &[u8]) -> Answer<()>;
         locks() -> Vec<LockInfo>;
-        locks_position() -> Position;
         clients_to_notify() -> Vec<(Bytes, Bytes)>;
         client_notified(client: &[u8]) -> Answer<()>;
         in_grace() -> bool;
@@ -137,6 +135,15 @@ impl FileSystem for Gated {
 
     fn mkdir(&self, caller: &Caller, dir: Node, name: &[u8], set: SetAttr) -> Answer<Effect> {
         self.placed(self.model.mkdir(caller, dir, name, set))
+    }
+
+    fn release_client(&self, client: &[u8]) -> Answer<()> {
+        self.placed(self.model.release_client(client))
+    }
+
+    /// That of the last change, whatever it was.
+    fn locks_position(&self) -> Position {
+        Position(self.position.load(Ordering::Relaxed) - 1)
     }
 
     /// As stable as was asked, so that the wait for the log can be seen.

@@ -9,4 +9,5 @@ mod golden;
 mod listing;
 mod mount;
 mod procedures;
+mod released;
 mod repeats;
