@@ -69,7 +69,7 @@ enum Command {
         /// Of each row; collection has at least 30
         #[arg(long, default_value_t = 15.0)]
         seconds: f64,
-        /// The median of their 99th percentiles is judged, row by row
+        /// The 99th percentile of the calls of all of them is judged, row by row
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
@@ -312,7 +312,7 @@ fn fair(servers: &Servers, beside: &[Beside], seconds: f64, rounds: usize) -> Ou
         let place = Place { directory, core: servers.pin_server, memory: servers.memory << 20 };
         measured.extend(fair_round(place, binary, beside, length)?);
     }
-    let (text, within) = fairness::report::medians(&measured);
+    let (text, within) = fairness::report::whole(&measured);
     println!("{text}load average {:.2}", machine::load_average());
     let most = (fairness::GETATTR_P99_MAX.as_millis(), fairness::WRITE_P99_MAX.as_millis());
     if within {

@@ -7,7 +7,8 @@
 //! - A write that is told to try later is counted, not wrong: that is how a full log slows a greedy client down.
 //! - The probes' threads go before the streams' on the generator's core, or the generator itself would be measured.
 //! - A third probe writes to a file of its own on the server's disk, past the server: a disk that stands still for a third
-//!   of a second makes the slowest hundredth of fifteen seconds, whoever serves. Hence also rounds, and medians of them.
+//!   of a second makes the slowest hundredth of fifteen seconds, whoever serves. Hence also rounds, all of whose calls are
+//!   judged together.
 
 pub mod report;
 
