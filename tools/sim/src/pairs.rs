@@ -15,6 +15,7 @@ pub struct Pairs {
     pub model: Slots,
     /// The log's last position when the slot was filled.
     noted: BTreeMap<Slot, Position>,
+    /// By the model's object; with the least position at which it was seen.
     twins: BTreeMap<Node, (Node, Position)>,
 }
 
@@ -30,7 +31,10 @@ impl Pairs {
     /// What an operation found or made, on both sides, at `at`.
     pub fn note(&mut self, op: &Op, engine: &Outcome, model: &Outcome, at: Position) -> Checked {
         let (Some(found), Some(meant)) = (engine.node, model.node) else { return Ok(()) };
-        let twin = self.twins.entry(meant).or_insert((found, at)).0;
+        let (twin, noted) = self.twins.entry(meant).or_insert((found, at));
+        // Who made it may be answered after who looked it up later.
+        *noted = at.min(*noted);
+        let twin = *twin;
         if twin != found {
             return Err(Failure::new(
                 "identity",
@@ -71,5 +75,26 @@ impl Pairs {
         let late = self.twins.extract_if(.., |_, (_, noted)| *noted > at);
         let twins = late.map(|(model, (engine, _))| (model, engine)).collect();
         (slots, twins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_base::ids::{Ino, VolumeId};
+    use tarn_vfs::op::Seen;
+
+    #[test]
+    fn what_was_made_first_stays_though_it_was_found_before_that_was_answered() {
+        let node = |generation| Node { volume: VolumeId(1), epoch: 0, ino: Ino(4), generation };
+        let found =
+            |node| Outcome { seen: Seen::Refused(tarn_vfs::Errno::Io), node: Some(node), position: Position::ZERO };
+        let lookup = |into| Op::Lookup { dir: Slot(0), name: "name".into(), into };
+        let mut pairs = Pairs::default();
+        pairs.note(&lookup(Slot(2)), &found(node(10)), &found(node(20)), Position(11)).unwrap();
+        pairs.note(&lookup(Slot(1)), &found(node(10)), &found(node(20)), Position(4)).unwrap();
+        let (slots, twins) = pairs.forget_after(Position(7));
+        assert_eq!((slots, twins), (vec![Slot(2)], vec![]));
+        assert_eq!(pairs.twin(node(20)), Some(node(10)));
     }
 }
