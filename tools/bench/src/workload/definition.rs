@@ -44,6 +44,9 @@ pub struct Load {
     /// Units at the peak unless the command line says otherwise; 0: found by a closed loop before the first point.
     #[serde(default)]
     pub peak: f64,
+    /// Mean response that a peak which is found may have, milliseconds; 0: as any point.
+    #[serde(default)]
+    pub peak_response_max_ms: f64,
     #[serde(default)]
     pub response: Response,
     /// Seconds before a cell is measured, and that it is measured.

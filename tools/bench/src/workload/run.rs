@@ -250,11 +250,18 @@ impl Stage<'_> {
             let step = Step { name: "search".to_owned(), load: peak, cell: None, closed: false };
             // As long as two points, so that it sees what the last of them will.
             let cell = self.measure(&step, self.warm_up, (2.0 * self.seconds).max(SEARCH_MIN))?;
-            if judge(&cell, &self.definition.valid, self.options.quick).is_empty() {
+            if self.is_peak(&cell) {
                 break;
             }
         }
         Ok(peak)
+    }
+
+    /// Whether a load that was tried counts and answers as fast as a peak should.
+    fn is_peak(&self, cell: &Cell) -> bool {
+        let most = Some(self.definition.load.peak_response_max_ms).filter(|most| *most > 0.0);
+        let slow = most.is_some_and(|most| cell.latency_ms.mean > most);
+        !slow && judge(cell, &self.definition.valid, self.options.quick).is_empty()
     }
 
     fn cell(&mut self, step: &Step) -> Outcome<Cell> {
