@@ -98,6 +98,7 @@ impl Keeper {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
             let mut found = reading.found().await?;
+            self.clear_read(part, &found);
             packer.stages().read += lap.next();
             for due in part {
                 let (base, wanted) = match needed(due) {
@@ -184,6 +185,19 @@ impl Keeper {
         self.suspects.confirm(&failure, self.core.world.clock.steady(), self.core.config.missing.max(SPAN))
     }
 
+    /// What of `part` was read is not suspected any more.
+    fn clear_read(&self, part: &[Due], found: &Found) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        for pointer in part.iter().filter_map(needed) {
+            let name = (pointer.segment, pointer.index);
+            if matches!(found.read.get(&name), Some(Ok(_))) {
+                self.suspects.read(self.core.lies(&pointer).0, name);
+            }
+        }
+    }
+
     /// Notes whatever else of `records` does not open either: one after the other they would keep checkpoints for as many
     /// times ten minutes.
     async fn note_all(&self, records: &[Due]) -> Result<(), CheckpointError> {
@@ -192,15 +206,19 @@ impl Keeper {
         let objects: BTreeSet<SegmentId> = records.iter().filter_map(needed).map(|pointer| lies(&pointer)).collect();
         for object in objects.into_iter().take(LOOKS_MAX) {
             if self.core.is_absent(object).await {
-                self.suspects.absent(object, self.core.world.clock.steady());
                 absent.insert(object);
             }
+        }
+        let now = self.core.world.clock.steady();
+        for pointer in records.iter().filter_map(needed).filter(|pointer| absent.contains(&lies(pointer))) {
+            self.suspects.absent(lies(&pointer), (pointer.segment, pointer.index), now);
         }
         let present = |due: &&Due| needed(due).is_some_and(|pointer| !absent.contains(&lies(&pointer)));
         let rest: Vec<Due> = records.iter().filter(present).cloned().collect();
         let mut looks = 0;
         for part in rest.chunks(RECORDS_AT_ONCE) {
             let mut found = self.begin_reading(part).found().await?;
+            self.clear_read(part, &found);
             for due in part {
                 if let Some(pointer) = needed(due)
                     && let Some(Err(Errno::Io)) = found.take((pointer.segment, pointer.index))
@@ -216,13 +234,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Old content that does not open, beyond doubt: all of it is lost.
+    /// Old content that does not open, beyond doubt: all of it is lost, which is told once the checkpoint has succeeded.
     fn given_up(&self, due: &Due, pointer: &RecordPointer) -> Old {
         let mut lost = LostBytes::all(pointer.data());
         due.dirty.extents.iter().for_each(|extent| lost.heal(&(extent.start..extent.end)));
         let (volume, ino, record) = due.key;
         let (segment, index) = (pointer.segment, pointer.index);
-        self.core.note_damage(format!(
+        self.losses.lock().push(format!(
             "{} bytes of record {record} of volume {}, inode {}, are lost: record {index} of segment {segment}, in {}, \
              was damaged or gone when it was overwritten in part; reading them is an I/O error until they are written",
             lost.count(),

@@ -160,6 +160,8 @@ pub struct Keeper {
     salt: Salt,
     turn: tokio::sync::Mutex<Turn>,
     suspects: suspects::Suspects,
+    /// What the running attempt, or one whose outcome nobody knows, takes for lost.
+    losses: Mutex<Vec<String>>,
     /// What segments are made in.
     memory: SegmentMemory,
     /// A generation has been closed.
@@ -210,6 +212,7 @@ impl Keeper {
             salt,
             turn: tokio::sync::Mutex::new(turn),
             suspects: Default::default(),
+            losses: Mutex::default(),
             memory: SegmentMemory::default(),
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
@@ -328,6 +331,7 @@ impl Keeper {
             return self.adopt(turn, generation.number, closed).await;
         }
         turn.given_up.append(&mut undecided);
+        self.losses.lock().clear();
         self.remove_late(turn).await;
         let view = self.core.stack.load().view.clone();
         let collected = collect::collect(&self.core, &view, generation).await?;
@@ -358,6 +362,7 @@ impl Keeper {
         match outcome {
             Ok(done) => {
                 self.suspects.clear();
+                self.losses.lock().drain(..).for_each(|loss| self.core.note_damage(loss));
                 totals.count += 1;
                 totals.took += done.took;
                 totals.stages += done.stages;

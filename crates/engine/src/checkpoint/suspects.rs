@@ -3,10 +3,10 @@
 //! - What is given up is lost for good, so failures prove nothing for as long as somebody may need to put right what is wrong:
 //!   a record must have failed in several attempts of the checkpoint, in each of which it was read once more, alone, over
 //!   that time. It makes no difference whether it is damaged or not there: what is only half back is damaged too.
-//! - What failed before an object changed says nothing of what it is now, and what did not fail in an attempt in which
-//!   something else did is not suspected any more: an attempt that fails notes all that fails.
+//! - What failed before an object changed says nothing of what it is now. What was read in between, and what did not fail in
+//!   an attempt in which something else did, is not suspected any more: an attempt that fails notes all that fails.
 //! - Of what the store says nothing about nothing is believed.
-//! - The time of a record does not count for another, but for those of an object that is not there at all.
+//! - The time of a record does not count for another: all that fail in an attempt are noted, so that they wait at once.
 //! - A checkpoint that succeeds forgets everything, and so does a restart.
 
 use std::collections::BTreeMap;
@@ -67,10 +67,8 @@ impl Count {
 
 #[derive(Debug)]
 struct Object {
-    /// `None`: it is not there.
+    /// Since it has been seen like this; `None`: it is not there.
     shape: Option<Shape>,
-    /// Since it has been seen like this.
-    all: Count,
     failed: BTreeMap<(SegmentId, u32), Count>,
 }
 
@@ -90,15 +88,17 @@ impl State {
         self.attempt
     }
 
-    fn note(&mut self, object: SegmentId, shape: Option<Shape>, now: Duration) -> &mut Object {
+    /// Notes a record that fails, of an object that looks like this.
+    fn note(&mut self, object: SegmentId, shape: Option<Shape>, name: (SegmentId, u32), now: Duration) -> Count {
         let attempt = self.failing();
-        let new = || Object { shape, all: Count::new(now), failed: BTreeMap::new() };
+        let new = || Object { shape, failed: BTreeMap::new() };
         let object = self.objects.entry(object).or_insert_with(new);
         if object.shape != shape {
             *object = new();
         }
-        object.all.add(attempt, now);
-        object
+        let count = object.failed.entry(name).or_insert_with(|| Count::new(now));
+        count.add(attempt, now);
+        *count
     }
 }
 
@@ -112,31 +112,40 @@ impl Suspects {
         self.0.lock().clean = true;
     }
 
-    /// Notes that an object which the running attempt would need is not there.
-    pub fn absent(&self, object: SegmentId, now: Duration) {
-        self.0.lock().note(object, None, now);
+    /// Whether nothing is suspected.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().objects.is_empty()
+    }
+
+    /// Notes that a record of an object was read: whatever was wrong with it is not any more.
+    pub fn read(&self, object: SegmentId, name: (SegmentId, u32)) {
+        if let Some(object) = self.0.lock().objects.get_mut(&object) {
+            object.failed.remove(&name);
+        }
+    }
+
+    /// Notes that a record which the running attempt would need is not there, for its object is not.
+    pub fn absent(&self, object: SegmentId, name: (SegmentId, u32), now: Duration) {
+        self.0.lock().note(object, None, name, now);
     }
 
     /// Notes a failure at `now`; whether it is beyond doubt that the record is gone, which it is not before it has been for a
     /// `span`.
     pub fn confirm(&self, failure: &Failure, now: Duration, span: Duration) -> bool {
-        let mut state = self.0.lock();
-        let attempt = state.failing();
         let shape = match failure.look {
-            Look::Unknown => return false,
+            Look::Unknown => {
+                self.0.lock().failing();
+                return false;
+            }
             Look::Fine => {
-                if let Some(object) = state.objects.get_mut(&failure.object) {
-                    object.failed.remove(&failure.name);
-                }
+                self.0.lock().failing();
+                self.read(failure.object, failure.name);
                 return false;
             }
             Look::Incomplete(shape) => shape,
             Look::Damaged(shape) => Some(shape),
         };
-        let object = state.note(failure.object, shape, now);
-        let record = object.failed.entry(failure.name).or_insert_with(|| Count::new(now));
-        record.add(attempt, now);
-        record.suffices(now, span) || shape.is_none() && object.all.suffices(now, span)
+        self.0.lock().note(failure.object, shape, failure.name, now).suffices(now, span)
     }
 
     pub fn clear(&self) {
@@ -163,6 +172,11 @@ mod tests {
         fn fails(&self, object: u32, index: u32, look: Look, second: u64) -> bool {
             let object = SegmentId { epoch: 1, counter: object };
             self.0.confirm(&Failure { object, name: (object, index), look }, Duration::from_secs(second), MISSING)
+        }
+
+        fn absent(&self, object: u32, index: u32, second: u64) {
+            let object = SegmentId { epoch: 1, counter: object };
+            self.0.absent(object, (object, index), Duration::from_secs(second));
         }
 
         /// The second in which the failure is believed if it is seen in each from `from` on.
@@ -208,7 +222,7 @@ mod tests {
             rig.0.begin();
             assert!(!rig.fails(1, 0, damaged(100), second) || second >= 600);
             let away = if second / 15 % 2 == 0 { (2, 3) } else { (3, 2) };
-            rig.0.absent(SegmentId { epoch: 1, counter: away.0 }, Duration::from_secs(second));
+            rig.absent(away.0, 0, second);
             assert!(!rig.fails(away.0, 0, GONE, second), "never for longer than 15 seconds");
         }
         assert!(rig.fails(1, 0, damaged(100), 2000));
@@ -240,16 +254,31 @@ mod tests {
     #[test]
     fn all_that_are_absent_wait_at_once() {
         let rig = Rig::default();
-        let second = SegmentId { epoch: 1, counter: 2 };
         for at in 0..600 {
             rig.0.begin();
-            rig.0.absent(second, Duration::from_secs(at));
             assert!(!rig.fails(1, 0, GONE, at));
+            rig.absent(2, 7, at);
         }
         rig.0.begin();
         assert!(rig.fails(1, 0, GONE, 600) && rig.fails(2, 7, GONE, 600));
+        assert!(!rig.fails(2, 8, GONE, 600), "another record of the same object, which nobody noted");
         // One that came back meanwhile, and fails, is another.
         assert!(!rig.fails(2, 7, damaged(100), 600));
+    }
+
+    #[test]
+    fn what_an_attempt_read_that_failed_for_another_reason_is_not_suspected() {
+        for look in [GONE, damaged(100)] {
+            let rig = Rig::default();
+            for second in 0..2000 {
+                rig.0.begin();
+                match second % 90 {
+                    0 => assert!(!rig.fails(1, 0, look, second), "away for a second each time"),
+                    _ => rig.0.read(SegmentId { epoch: 1, counter: 1 }, (SegmentId { epoch: 1, counter: 1 }, 0)),
+                }
+            }
+            assert_eq!(rig.believed(look, 2000), 2600);
+        }
     }
 
     #[test]

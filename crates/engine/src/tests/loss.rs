@@ -210,3 +210,76 @@ async fn a_store_that_is_away_for_long_loses_nothing() {
     assert!(read(&engine, node, 0, SIZE).await == data);
     rig.crash();
 }
+
+/// A store that takes no segment while the switch is on.
+fn without_room(rig: &mut Rig) -> Arc<AtomicBool> {
+    let full = Arc::new(AtomicBool::new(false));
+    let decide = full.clone();
+    let faults = move |call: Operation<'_>| {
+        let full = decide.load(Ordering::SeqCst) && call.kind == Kind::Put && call.name.starts_with("segments/");
+        let effect = if full { Effect::Before(StoreError::Full("full".to_owned())) } else { Effect::None };
+        Fault { delay: Duration::ZERO, effect }
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.world.clock.clone(), Arc::new(faults)));
+    full
+}
+
+/// Takes all segments away, and gives them.
+async fn take(rig: &Rig) -> Vec<(String, Bytes)> {
+    let taken: Vec<_> = rig.memory.contents().into_iter().filter(|(name, _)| name.starts_with("segments/")).collect();
+    for (name, _) in &taken {
+        rig.memory.delete(name).await.unwrap();
+    }
+    taken
+}
+
+async fn put_back(rig: &Rig, taken: Vec<(String, Bytes)>) {
+    for (name, bytes) in taken {
+        rig.memory.put(&name, bytes, PutMode::Overwrite).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_was_read_in_between_is_not_given_up_though_that_attempt_failed() {
+    let mut rig = Rig::new();
+    let full = without_room(&mut rig);
+    let (engine, node) = stored(&mut rig).await;
+    full.store(true, Ordering::SeqCst);
+    write(&engine, node, 1000, &[7; 100]).await;
+    for _ in 0..12 {
+        let taken = take(&rig).await;
+        assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Read(Errno::Io))));
+        put_back(&rig, taken).await;
+        assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
+        rig.pass(Duration::from_secs(90)).await;
+    }
+    full.store(false, Ordering::SeqCst);
+    engine.checkpoint().await.unwrap();
+    let expected = [&content()[..1000], &[7; 100], &content()[1100..]].concat();
+    assert!(read(&engine, node, 0, SIZE).await == expected);
+    rig.crash();
+}
+
+#[tokio::test]
+async fn what_an_attempt_gives_up_is_told_when_the_checkpoint_has_succeeded() {
+    let mut rig = Rig::new();
+    rig.config.missing = Duration::ZERO;
+    let full = without_room(&mut rig);
+    let (engine, node) = stored(&mut rig).await;
+    let taken = take(&rig).await;
+    write(&engine, node, 1000, &[7; 100]).await;
+    full.store(true, Ordering::SeqCst);
+    while !matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))) {
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    let told = engine.status().damage.join("\n");
+    assert!(told.contains("the object is missing") && !told.contains("are lost"), "{told}");
+    full.store(false, Ordering::SeqCst);
+    put_back(&rig, taken).await;
+    engine.checkpoint().await.unwrap();
+    let told = engine.status().damage.join("\n");
+    assert!(!told.contains("are lost"), "{told}");
+    let expected = [&content()[..1000], &[7; 100], &content()[1100..]].concat();
+    assert!(read(&engine, node, 0, SIZE).await == expected);
+    rig.crash();
+}
