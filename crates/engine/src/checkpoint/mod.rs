@@ -317,7 +317,7 @@ impl Keeper {
         closed: &Closed,
         finally: bool,
     ) -> Result<Done, CheckpointError> {
-        self.suspects.begin();
+        self.suspects.begin(self.core.world.clock.steady());
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         let mut lap = Lap::new(&self.core.world);
         self.core.log.wait(closed.last).await?;
@@ -325,6 +325,11 @@ impl Keeper {
         self.core.config.crash_point("checkpoint begins").await;
         self.room_to_begin()?;
         self.ready(turn).await?;
+        if self.core.health.gone.read().is_some() {
+            // Until it is known to be whole, nothing that is missing in it counts as lost.
+            self.verify(turn).await?;
+            self.note_gone(None);
+        }
         let mut undecided = std::mem::take(&mut turn.undecided);
         if turn.state.position >= closed.last && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) {
             // A batch whose answer was lost: it is there.
@@ -354,6 +359,7 @@ impl Keeper {
     }
 
     fn note(&self, outcome: &Result<Done, CheckpointError>) {
+        self.suspects.end(self.core.world.clock.steady());
         let full = matches!(outcome, Err(CheckpointError::Full(_)));
         self.core.health.store_full.store(full, Ordering::Relaxed);
         self.note_gone(outcome.as_ref().err());

@@ -22,7 +22,7 @@ pub const ATTEMPTS: u32 = 6;
 /// From the first of them to the last, however short the configured time.
 pub const SPAN: Duration = Duration::from_secs(3);
 
-/// Two sights further apart are not of one absence: attempts that fail for another reason see nothing.
+/// Attempts further apart do not see one absence: those in between failed for another reason, and saw nothing.
 const APART_MAX: Duration = Duration::from_secs(120);
 
 /// A record that failed, where it was read from, and what a closer look at it showed.
@@ -40,22 +40,18 @@ struct Count {
     /// The last of them.
     last: u64,
     since: Duration,
-    /// When the last of them was.
-    seen: Duration,
 }
 
 impl Count {
     fn new(now: Duration) -> Count {
-        Count { attempts: 0, last: 0, since: now, seen: now }
+        Count { attempts: 0, last: 0, since: now }
     }
 
     /// Counts an attempt once; begins anew if there was one between in which it did not fail.
     fn add(&mut self, attempt: u64, now: Duration) {
-        let between = self.last != 0 && self.last + 1 < attempt;
-        if between || now.saturating_sub(self.seen) > APART_MAX {
+        if self.last != 0 && self.last + 1 < attempt {
             *self = Count::new(now);
         }
-        self.seen = now;
         self.attempts += u32::from(self.last != attempt);
         self.last = attempt;
     }
@@ -74,8 +70,11 @@ struct Object {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the last attempt in which something failed, from 1.
+    /// The number of the last attempt in which something failed, from 1; one is left out before what begins anew.
     attempt: u64,
+    /// When the running one began, and when that one ended.
+    begun: Duration,
+    ended: Duration,
     /// Nothing has failed in the running one.
     clean: bool,
     objects: BTreeMap<SegmentId, Object>,
@@ -84,7 +83,10 @@ struct State {
 impl State {
     /// The number of the running attempt, in which something fails.
     fn failing(&mut self) -> u64 {
-        self.attempt += u64::from(std::mem::take(&mut self.clean));
+        if std::mem::take(&mut self.clean) {
+            let apart = self.begun.saturating_sub(self.ended) > APART_MAX;
+            self.attempt += if apart { 2 } else { 1 };
+        }
         self.attempt
     }
 
@@ -108,8 +110,17 @@ pub struct Suspects(Mutex<State>);
 
 impl Suspects {
     /// A checkpoint begins.
-    pub fn begin(&self) {
-        self.0.lock().clean = true;
+    pub fn begin(&self, now: Duration) {
+        let mut state = self.0.lock();
+        (state.clean, state.begun) = (true, now);
+    }
+
+    /// It has failed.
+    pub fn end(&self, now: Duration) {
+        let mut state = self.0.lock();
+        if !state.clean {
+            state.ended = now;
+        }
     }
 
     /// Whether nothing is suspected.
@@ -169,9 +180,16 @@ mod tests {
     struct Rig(Suspects);
 
     impl Rig {
+        fn begin(&self, second: u64) {
+            self.0.begin(Duration::from_secs(second));
+        }
+
+        /// The last that the running attempt sees.
         fn fails(&self, object: u32, index: u32, look: Look, second: u64) -> bool {
-            let object = SegmentId { epoch: 1, counter: object };
-            self.0.confirm(&Failure { object, name: (object, index), look }, Duration::from_secs(second), MISSING)
+            let (object, now) = (SegmentId { epoch: 1, counter: object }, Duration::from_secs(second));
+            let believed = self.0.confirm(&Failure { object, name: (object, index), look }, now, MISSING);
+            self.0.end(now);
+            believed
         }
 
         fn absent(&self, object: u32, index: u32, second: u64) {
@@ -182,7 +200,7 @@ mod tests {
         /// The second in which the failure is believed if it is seen in each from `from` on.
         fn believed(&self, look: Look, from: u64) -> u64 {
             let attempt = |second: &u64| {
-                self.0.begin();
+                self.begin(*second);
                 self.fails(1, 0, look, *second)
             };
             (from..from + 2000).find(attempt).unwrap()
@@ -194,7 +212,7 @@ mod tests {
         for look in [GONE, damaged(100), Look::Incomplete(Some(Shape { size: 5, modified_ms: 0 }))] {
             assert_eq!(Rig::default().believed(look, 0), 600);
             let rig = Rig::default();
-            rig.0.begin();
+            rig.begin(0);
             assert!((0..2000).all(|second| !rig.fails(2, 0, look, second)), "one attempt");
             let rig = Rig::default();
             assert_eq!(rig.believed(look, 0), 600);
@@ -207,7 +225,7 @@ mod tests {
     fn what_is_on_its_way_back_is_waited_for_anew() {
         let rig = Rig::default();
         for (look, second) in [(GONE, 0), (GONE, 500), (damaged(10), 550), (damaged(20), 560)] {
-            rig.0.begin();
+            rig.begin(second);
             assert!(!rig.fails(1, 0, look, second));
         }
         assert_eq!(rig.believed(damaged(100), 570), 1170);
@@ -217,9 +235,9 @@ mod tests {
     fn what_did_not_fail_in_between_is_not_suspected() {
         let rig = Rig::default();
         for second in 0..2000 {
-            rig.0.begin();
+            rig.begin(second);
             // An attempt that fails for another reason says nothing.
-            rig.0.begin();
+            rig.begin(second);
             assert!(!rig.fails(1, 0, damaged(100), second) || second >= 600);
             let away = if second / 15 % 2 == 0 { (2, 3) } else { (3, 2) };
             rig.absent(away.0, 0, second);
@@ -233,10 +251,21 @@ mod tests {
         for look in [GONE, damaged(100)] {
             let rig = Rig::default();
             for second in (0..10).chain([600, 721]) {
-                rig.0.begin();
+                rig.begin(second);
                 assert!(!rig.fails(1, 0, look, second), "attempts in between failed for another reason");
             }
             assert_eq!(rig.believed(look, 722), 1321);
+        }
+    }
+
+    #[test]
+    fn an_attempt_may_take_long() {
+        let rig = Rig::default();
+        for attempt in 0..6 {
+            let second = 300 * attempt;
+            rig.begin(second);
+            assert_eq!(rig.fails(1, 0, GONE, second + 1), attempt == 5);
+            rig.0.end(Duration::from_secs(second + 200));
         }
     }
 
@@ -255,11 +284,11 @@ mod tests {
     fn all_that_are_absent_wait_at_once() {
         let rig = Rig::default();
         for at in 0..600 {
-            rig.0.begin();
+            rig.begin(at);
             assert!(!rig.fails(1, 0, GONE, at));
             rig.absent(2, 7, at);
         }
-        rig.0.begin();
+        rig.begin(600);
         assert!(rig.fails(1, 0, GONE, 600) && rig.fails(2, 7, GONE, 600));
         assert!(!rig.fails(2, 8, GONE, 600), "another record of the same object, which nobody noted");
         // One that came back meanwhile, and fails, is another.
@@ -271,7 +300,7 @@ mod tests {
         for look in [GONE, damaged(100)] {
             let rig = Rig::default();
             for second in 0..2000 {
-                rig.0.begin();
+                rig.begin(second);
                 match second % 90 {
                     0 => assert!(!rig.fails(1, 0, look, second), "away for a second each time"),
                     _ => rig.0.read(SegmentId { epoch: 1, counter: 1 }, (SegmentId { epoch: 1, counter: 1 }, 0)),
@@ -285,7 +314,7 @@ mod tests {
     fn of_what_cannot_be_asked_about_nothing_is_believed() {
         let rig = Rig::default();
         for second in 0..2000 {
-            rig.0.begin();
+            rig.begin(second);
             assert!(!rig.fails(1, 0, Look::Unknown, second) && !rig.fails(1, 0, Look::Fine, second));
         }
         assert_eq!(rig.believed(GONE, 2000), 2600);

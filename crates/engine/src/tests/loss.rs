@@ -12,6 +12,7 @@ use tarn_store::{PutMode, Store, StoreError};
 use tarn_vfs::{Caller, Errno, FileSystem, Node, SetAttr};
 
 use super::opening::{make, read, write};
+use super::presence::{put_back, take_away};
 use super::survival::keep_time;
 use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
@@ -224,21 +225,6 @@ fn without_room(rig: &mut Rig) -> Arc<AtomicBool> {
     full
 }
 
-/// Takes all segments away, and gives them.
-async fn take(rig: &Rig) -> Vec<(String, Bytes)> {
-    let taken: Vec<_> = rig.memory.contents().into_iter().filter(|(name, _)| name.starts_with("segments/")).collect();
-    for (name, _) in &taken {
-        rig.memory.delete(name).await.unwrap();
-    }
-    taken
-}
-
-async fn put_back(rig: &Rig, taken: Vec<(String, Bytes)>) {
-    for (name, bytes) in taken {
-        rig.memory.put(&name, bytes, PutMode::Overwrite).await.unwrap();
-    }
-}
-
 #[tokio::test]
 async fn an_object_that_was_read_in_between_is_not_given_up_though_that_attempt_failed() {
     let mut rig = Rig::new();
@@ -247,9 +233,9 @@ async fn an_object_that_was_read_in_between_is_not_given_up_though_that_attempt_
     full.store(true, Ordering::SeqCst);
     write(&engine, node, 1000, &[7; 100]).await;
     for _ in 0..12 {
-        let taken = take(&rig).await;
+        let taken = take_away(&rig, "segments/").await;
         assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Read(Errno::Io))));
-        put_back(&rig, taken).await;
+        put_back(&rig, "segments/", &taken).await;
         assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
         rig.pass(Duration::from_secs(90)).await;
     }
@@ -266,7 +252,7 @@ async fn what_an_attempt_gives_up_is_told_when_the_checkpoint_has_succeeded() {
     rig.config.missing = Duration::ZERO;
     let full = without_room(&mut rig);
     let (engine, node) = stored(&mut rig).await;
-    let taken = take(&rig).await;
+    let taken = take_away(&rig, "segments/").await;
     write(&engine, node, 1000, &[7; 100]).await;
     full.store(true, Ordering::SeqCst);
     while !matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))) {
@@ -275,7 +261,7 @@ async fn what_an_attempt_gives_up_is_told_when_the_checkpoint_has_succeeded() {
     let told = engine.status().damage.join("\n");
     assert!(told.contains("the object is missing") && !told.contains("are lost"), "{told}");
     full.store(false, Ordering::SeqCst);
-    put_back(&rig, taken).await;
+    put_back(&rig, "segments/", &taken).await;
     engine.checkpoint().await.unwrap();
     let told = engine.status().damage.join("\n");
     assert!(!told.contains("are lost"), "{told}");

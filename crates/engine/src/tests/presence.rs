@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -124,6 +125,34 @@ async fn taken_away(prefix: &str, told: &str) {
         assert!(walk.findings.is_empty(), "{walk:?}");
         rig.crash();
     }
+}
+
+#[tokio::test]
+async fn what_is_lost_is_given_up_though_metadata_was_away_for_a_moment() {
+    let mut rig = Rig::new();
+    rig.config.record_cache_bytes = 0;
+    rig.config.missing = Duration::ZERO;
+    let (engine, node) = begun(&rig).await;
+    take_away(&rig, "segments/").await;
+    let metadata = take_away(&rig, "meta/").await;
+    write(&engine, node, 1, b"b").await;
+    assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Gone(_))));
+    assert_eq!(fails(&engine, node).await, Errno::TryLater, "it may have gone with the rest");
+    put_back(&rig, "meta/", &metadata).await;
+    let mut attempts = 0;
+    while engine.checkpoint().await.is_err() {
+        attempts += 1;
+        assert!(attempts < 20, "{:?}", engine.status().checkpoint_error);
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(fails(&engine, node).await, Errno::Io);
+    assert_eq!(read(&engine, node, 1, 1).await, b"b");
+    assert_eq!(engine.status().checkpoint_error, None);
+    rig.crash();
+}
+
+async fn fails(engine: &Engine, node: Node) -> Errno {
+    engine.read(&Caller::root(), node, 0, 1).await.expect_err("its object is not there").value.errno
 }
 
 #[tokio::test]
