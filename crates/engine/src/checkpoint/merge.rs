@@ -64,9 +64,19 @@ struct Found {
     cached: BTreeSet<Name>,
     /// One record may be the old content of several.
     shared: bool,
+    /// What does not open, beyond doubt.
+    lost: BTreeSet<Name>,
 }
 
 impl Found {
+    /// What of `part` could not be read, and the store does not say that it only cannot be reached.
+    fn failed<'a>(&self, part: &'a [Due]) -> impl Iterator<Item = (&'a Due, RecordPointer)> {
+        part.iter().filter_map(|due| {
+            let pointer = needed(due)?;
+            matches!(self.read.get(&(pointer.segment, pointer.index)), Some(Err(Errno::Io))).then_some((due, pointer))
+        })
+    }
+
     /// A record's bytes: the only hold on them, where it can be.
     fn take(&mut self, name: Name) -> Option<Result<Bytes, Errno>> {
         if self.shared { self.read.get(&name).cloned() } else { self.read.remove(&name) }
@@ -100,8 +110,7 @@ impl Keeper {
         while let Some((part, reading)) = next {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
-            let mut found = reading.found().await?;
-            self.clear_read(part, &found);
+            let mut found = self.looked_at(part, reading.found().await?).await;
             packer.stages().read += lap.next();
             for due in part {
                 let (base, wanted) = match needed(due) {
@@ -152,13 +161,13 @@ impl Keeper {
                 let read = core.read_each(&wanted, false).await;
                 let shared = read.len() < wanted.len();
                 // A checkpoint that was broken off needs nothing.
-                let _ = sender.send(Found { read, cached, shared });
+                let _ = sender.send(Found { read, cached, shared, lost: BTreeSet::new() });
             }),
         );
         Reading(Some(found))
     }
 
-    /// What a record was before: all of it lost, if it is beyond doubt that it does not open.
+    /// What a record was before: all of it lost, if that is beyond doubt.
     async fn base(
         &self,
         due: &Due,
@@ -168,8 +177,7 @@ impl Keeper {
     ) -> Result<Old, CheckpointError> {
         match found.take((pointer.segment, pointer.index)) {
             Some(Ok(plain)) => split(pointer, plain),
-            Some(Err(Errno::Io)) if !self.beyond_doubt(due, pointer).await => Err(CheckpointError::Read(Errno::Io)),
-            Some(Err(Errno::Io)) => {
+            Some(Err(Errno::Io)) if found.lost.contains(&(pointer.segment, pointer.index)) => {
                 // Of a store that was taken away nothing is lost yet.
                 if !std::mem::replace(ours, true) {
                     self.surely_ours().await?;
@@ -188,17 +196,23 @@ impl Keeper {
         self.suspects.confirm(&failure, self.core.world.clock.steady(), self.core.config.missing.max(SPAN))
     }
 
-    /// What of `part` was read is not suspected any more.
-    fn clear_read(&self, part: &[Due], found: &Found) {
-        if self.suspects.is_empty() {
-            return;
-        }
-        for pointer in part.iter().filter_map(needed) {
-            let name = (pointer.segment, pointer.index);
-            if matches!(found.read.get(&name), Some(Ok(_))) {
-                self.suspects.read(self.core.lies(&pointer).0, name);
+    /// Looks closer at what of `part` failed. What was read is not suspected any more.
+    async fn looked_at(&self, part: &[Due], mut found: Found) -> Found {
+        if !self.suspects.is_empty() {
+            for pointer in part.iter().filter_map(needed) {
+                let name = (pointer.segment, pointer.index);
+                if matches!(found.read.get(&name), Some(Ok(_))) {
+                    self.suspects.read(self.core.lies(&pointer).0, name);
+                }
             }
         }
+        let looks = found.failed(part).map(async |(due, pointer)| {
+            let lost = self.beyond_doubt(due, &pointer).await;
+            lost.then_some((pointer.segment, pointer.index))
+        });
+        let looks = stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(LOOKS_AT_ONCE);
+        found.lost = looks.filter_map(future::ready).collect().await;
+        found
     }
 
     /// Notes whatever else of `records` does not open either: one after the other they would keep checkpoints for as many
@@ -220,22 +234,8 @@ impl Keeper {
         let rest: Vec<Due> = records.iter().filter(present).cloned().collect();
         let mut looks = 0;
         for part in rest.chunks(RECORDS_AT_ONCE) {
-            let mut found = self.begin_reading(part).found().await?;
-            self.clear_read(part, &found);
-            let mut failed = Vec::new();
-            for due in part {
-                if let Some(pointer) = needed(due)
-                    && let Some(Err(Errno::Io)) = found.take((pointer.segment, pointer.index))
-                {
-                    failed.push((due, pointer));
-                }
-            }
-            looks += failed.len();
-            stream::iter(failed)
-                .for_each_concurrent(LOOKS_AT_ONCE, async |(due, pointer)| {
-                    self.beyond_doubt(due, &pointer).await;
-                })
-                .await;
+            let found = self.looked_at(part, self.begin_reading(part).found().await?).await;
+            looks += found.failed(part).count();
             if looks > LOOKS_MAX {
                 break;
             }

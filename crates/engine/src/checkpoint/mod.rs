@@ -61,7 +61,7 @@ pub enum CheckpointError {
     Meta(MetaError),
     #[error("{0}")]
     Log(#[from] LogError),
-    #[error("old content could not be read: {0}; changes wait in the log")]
+    #[error("{}; changes wait in the log", unread(*.0))]
     Read(tarn_vfs::Errno),
     #[error("{0} is damaged; changes wait in the log")]
     Damaged(String),
@@ -73,6 +73,17 @@ pub enum CheckpointError {
     Again(String),
     #[error("the engine is closing")]
     Stopping,
+}
+
+fn unread(errno: tarn_vfs::Errno) -> String {
+    match errno {
+        tarn_vfs::Errno::Io => {
+            "old content does not open: put right what `tarn status` names as damaged; what stays so for ten \
+                                minutes is lost as far as it is not written anew"
+                .to_owned()
+        }
+        errno => format!("old content could not be read: {errno}"),
+    }
 }
 
 /// How often somebody who waits for a checkpoint begins it again because the metadata store was opened again.
