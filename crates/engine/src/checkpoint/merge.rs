@@ -102,7 +102,7 @@ impl Keeper {
         collected: &Collected,
         packer: &mut Packer<'_>,
     ) -> Result<(), CheckpointError> {
-        let mut ours = false;
+        let mut whole = false;
         let streams = self.streams(&collected.records);
         let mut parts = collected.records.chunks(RECORDS_AT_ONCE);
         let mut next = parts.next().map(|part| (part, self.begin_reading(part)));
@@ -111,12 +111,16 @@ impl Keeper {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
             let mut found = self.looked_at(part, reading.found().await?).await;
+            if !found.lost.is_empty() && !std::mem::replace(&mut whole, true) {
+                // Of a store that was taken away nothing is lost yet.
+                packer.surely_whole().await?;
+            }
             packer.stages().read += lap.next();
             for due in part {
                 let (base, wanted) = match needed(due) {
                     Some(pointer) => {
                         let wanted = found.cached.contains(&(pointer.segment, pointer.index));
-                        let base = self.base(due, &pointer, &mut found, &mut ours).await;
+                        let base = self.base(due, &pointer, &mut found);
                         if let Err(CheckpointError::Read(Errno::Io)) = base {
                             self.note_all(&collected.records[done..]).await?;
                         }
@@ -168,20 +172,10 @@ impl Keeper {
     }
 
     /// What a record was before: all of it lost, if that is beyond doubt.
-    async fn base(
-        &self,
-        due: &Due,
-        pointer: &RecordPointer,
-        found: &mut Found,
-        ours: &mut bool,
-    ) -> Result<Old, CheckpointError> {
+    fn base(&self, due: &Due, pointer: &RecordPointer, found: &mut Found) -> Result<Old, CheckpointError> {
         match found.take((pointer.segment, pointer.index)) {
             Some(Ok(plain)) => split(pointer, plain),
             Some(Err(Errno::Io)) if found.lost.contains(&(pointer.segment, pointer.index)) => {
-                // Of a store that was taken away nothing is lost yet.
-                if !std::mem::replace(ours, true) {
-                    self.surely_ours().await?;
-                }
                 Ok(self.given_up(due, pointer))
             }
             Some(Err(errno)) => Err(CheckpointError::Read(errno)),

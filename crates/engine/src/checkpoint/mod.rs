@@ -361,7 +361,7 @@ impl Keeper {
             Ok(packed) => packed,
             Err(error) => {
                 self.remove_given_up(turn).await;
-                return Err(error);
+                return Err(self.unless_gone(turn, error).await);
             }
         };
         turn.stages.pack = lap.next().saturating_sub(turn.stages.read);

@@ -136,6 +136,12 @@ impl<'a> Packer<'a> {
         }
     }
 
+    /// Before something is given up: whether that in which it is missing is ours, and whole.
+    pub(super) async fn surely_whole(&mut self) -> Result<(), CheckpointError> {
+        self.keeper.surely_ours().await?;
+        self.keeper.verify(self.turn).await
+    }
+
     pub(super) fn stages(&mut self) -> &mut Stages {
         &mut self.turn.stages
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tarn_meta::{MetaError, MetaStore};
 use tarn_store::StoreError;
+use tarn_vfs::Errno;
 
 use super::{CheckpointError, Keeper, Turn};
 use crate::owner::Standing;
@@ -79,6 +80,21 @@ impl Keeper {
             }
             self.core.world.clock.sleep(PAUSE * tries).await;
             tries += 1;
+        }
+    }
+
+    /// Why an attempt failed that could not read old content: metadata that is gone too says that more was taken away, and then
+    /// nothing of it is suspected to be lost.
+    pub(super) async fn unless_gone(&self, turn: &mut Turn, error: CheckpointError) -> CheckpointError {
+        if !matches!(error, CheckpointError::Read(Errno::Io)) {
+            return error;
+        }
+        match self.verify(turn).await {
+            Err(gone @ CheckpointError::Gone(_)) => {
+                self.suspects.clear();
+                gone
+            }
+            _ => error,
         }
     }
 

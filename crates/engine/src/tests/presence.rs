@@ -128,6 +128,34 @@ async fn taken_away(prefix: &str, told: &str) {
 }
 
 #[tokio::test]
+async fn nothing_is_given_up_while_part_of_the_metadata_is_gone_too() {
+    for metadata_goes_at in [0, 5] {
+        let mut rig = Rig::new();
+        rig.config.record_cache_bytes = 0;
+        rig.config.missing = Duration::from_secs(60);
+        let (engine, node) = begun(&rig).await;
+        let segments = take_away(&rig, "segments/").await;
+        write(&engine, node, 1, b"b").await;
+        let mut tables = Vec::new();
+        for round in 0..30 {
+            if round == metadata_goes_at {
+                tables = take_away(&rig, "meta/compacted/").await;
+            }
+            assert!(engine.checkpoint().await.is_err(), "round {round}");
+            rig.pass(Duration::from_secs(1)).await;
+        }
+        let told = engine.status().checkpoint_error.expect("an error");
+        assert!(told.contains(".sst"), "{told}");
+        tables.extend(below(&rig, "meta/compacted/"));
+        put_back(&rig, "meta/compacted/", &tables).await;
+        put_back(&rig, "segments/", &segments).await;
+        engine.checkpoint().await.unwrap();
+        assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+        rig.crash();
+    }
+}
+
+#[tokio::test]
 async fn what_is_lost_is_given_up_though_metadata_was_away_for_a_moment() {
     let mut rig = Rig::new();
     rig.config.record_cache_bytes = 0;
