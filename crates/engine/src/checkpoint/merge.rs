@@ -6,6 +6,7 @@
 //!   the record says which of its bytes are lost, until they are written again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, future, stream};
@@ -18,20 +19,23 @@ use tokio::sync::oneshot;
 use super::collect::{Collected, Due};
 use super::pack::Packer;
 use super::stages::Lap;
-use super::suspects::{Failure, SPAN};
+use super::suspects::{Failure, Moment, SPAN, Verdict};
 use super::{CheckpointError, Keeper};
 use crate::core::Core;
 use crate::key::Key;
 use crate::overlay::{DirtyRecord, Extent, Source};
+use crate::records::look::Look;
 use crate::segments::flight::Name;
 
 /// Records merged at once: bounds the memory that old content takes, of these and as many that are read meanwhile.
 const RECORDS_AT_ONCE: usize = 64;
 
-/// Objects, and records, that are looked at in one attempt once one of them fails.
+/// Damaged records that are looked at in one attempt once one of them fails.
 const LOOKS_MAX: usize = 1024;
 /// Of these at once: a far store answers each in a tenth of a second.
 const LOOKS_AT_ONCE: usize = 32;
+/// How often what is suspected is looked at while an attempt goes on.
+const WATCH: Duration = Duration::from_secs(30);
 
 /// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint.
 const STREAM_SHARE: u64 = 8;
@@ -83,6 +87,24 @@ impl Found {
     }
 }
 
+/// What came of looking at what is suspected.
+#[derive(Debug, Default)]
+struct Watched {
+    lost: BTreeSet<Name>,
+    /// Some of it fails, and may still be put right.
+    doubtful: bool,
+}
+
+impl Watched {
+    fn add(&mut self, name: Name, verdict: Verdict) {
+        match verdict {
+            Verdict::Fine => {}
+            Verdict::Doubtful => self.doubtful = true,
+            Verdict::Lost => drop(self.lost.insert(name)),
+        }
+    }
+}
+
 /// Old content on its way; `None`: none is needed.
 struct Reading(Option<oneshot::Receiver<Found>>);
 
@@ -103,6 +125,15 @@ impl Keeper {
         packer: &mut Packer<'_>,
     ) -> Result<(), CheckpointError> {
         let mut whole = false;
+        let watched = self.watch(&collected.records).await;
+        if watched.doubtful {
+            // What else fails is noted now and then, or it would wait after this one.
+            if self.core.world.clock.steady() >= *self.full_look.lock() {
+                self.note_all(&collected.records).await?;
+            }
+            return Err(CheckpointError::Read(Errno::Io));
+        }
+        let mut watch = self.core.world.clock.steady();
         let streams = self.streams(&collected.records);
         let mut parts = collected.records.chunks(RECORDS_AT_ONCE);
         let mut next = parts.next().map(|part| (part, self.begin_reading(part)));
@@ -110,7 +141,7 @@ impl Keeper {
         while let Some((part, reading)) = next {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
-            let mut found = self.looked_at(part, reading.found().await?).await;
+            let mut found = self.looked_at(part, reading.found().await?, &watched.lost).await;
             if !found.lost.is_empty() && !std::mem::replace(&mut whole, true) {
                 // Of a store that was taken away nothing is lost yet.
                 packer.surely_whole().await?;
@@ -133,6 +164,7 @@ impl Keeper {
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
             done += part.len();
+            self.watch_on(&mut watch, &collected.records).await;
             self.core.brake.goes_on(done, collected.records.len(), self.core.world.clock.steady());
         }
         Ok(())
@@ -183,57 +215,107 @@ impl Keeper {
         }
     }
 
-    async fn beyond_doubt(&self, due: &Due, pointer: &RecordPointer) -> bool {
+    async fn look_closer(&self, due: &Due, pointer: &RecordPointer) -> Verdict {
         let key = Key::pointer(due.key.0, due.key.1, due.key.2);
+        let before = self.core.world.clock.steady();
         let (object, look) = self.core.look(key, pointer).await;
-        let failure = Failure { object, name: (pointer.segment, pointer.index), look };
-        self.suspects.confirm(&failure, self.core.world.clock.steady(), self.core.config.missing.max(SPAN))
+        let moment = Moment { before, after: self.core.world.clock.steady() };
+        self.suspects.confirm(&failure(object, pointer, look), moment, self.core.config.missing.max(SPAN))
     }
 
-    /// Looks closer at what of `part` failed. What was read is not suspected any more.
-    async fn looked_at(&self, part: &[Due], mut found: Found) -> Found {
-        if !self.suspects.is_empty() {
-            for pointer in part.iter().filter_map(needed) {
-                let name = (pointer.segment, pointer.index);
-                if matches!(found.read.get(&name), Some(Ok(_))) {
-                    self.suspects.read(self.core.lies(&pointer).0, name);
-                }
+    /// Looks closer at what of `part` failed, but for what is known to be lost. What was read is not suspected any more.
+    async fn looked_at(&self, part: &[Due], mut found: Found, lost: &BTreeSet<Name>) -> Found {
+        let suspicious = !self.suspects.is_empty();
+        for pointer in part.iter().filter_map(needed).filter(|_| suspicious) {
+            let name = (pointer.segment, pointer.index);
+            if matches!(found.read.get(&name), Some(Ok(_))) {
+                self.suspects.read(self.core.lies(&pointer).0, name);
             }
         }
         let looks = found.failed(part).map(async |(due, pointer)| {
-            let lost = self.beyond_doubt(due, &pointer).await;
-            lost.then_some((pointer.segment, pointer.index))
+            let name = (pointer.segment, pointer.index);
+            (lost.contains(&name) || self.look_closer(due, &pointer).await == Verdict::Lost).then_some(name)
         });
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(LOOKS_AT_ONCE);
         found.lost = looks.filter_map(future::ready).collect().await;
         found
     }
 
-    /// Notes whatever else of `records` does not open either: one after the other they would keep checkpoints for as many
-    /// times ten minutes.
-    async fn note_all(&self, records: &[Due]) -> Result<(), CheckpointError> {
+    /// Looks at all that is suspected.
+    async fn watch(&self, records: &[Due]) -> Watched {
+        let names = self.suspects.names();
+        if names.is_empty() {
+            return Watched::default();
+        }
+        let suspected =
+            |due: &&Due| needed(due).is_some_and(|pointer| names.contains(&(pointer.segment, pointer.index)));
+        let suspected: Vec<&Due> = records.iter().filter(suspected).collect();
+        let (mut watched, absent) = self.note_absent(&suspected).await;
+        let looks = suspected.iter().filter_map(|due| {
+            let pointer = needed(due).filter(|pointer| !absent.contains(&self.core.lies(pointer).0))?;
+            Some(async move { ((pointer.segment, pointer.index), self.look_closer(due, &pointer).await) })
+        });
+        let looks = stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(LOOKS_AT_ONCE);
+        for (name, verdict) in looks.collect::<Vec<_>>().await {
+            watched.add(name, verdict);
+        }
+        watched
+    }
+
+    /// The same if it is time.
+    async fn watch_on(&self, last: &mut Duration, records: &[Due]) {
+        if self.core.world.clock.steady().saturating_sub(*last) >= WATCH {
+            self.watch(records).await;
+            *last = self.core.world.clock.steady();
+        }
+    }
+
+    /// Notes which objects are not there, and all records that are needed of them.
+    async fn note_absent(&self, records: &[&Due]) -> (Watched, BTreeSet<SegmentId>) {
         let lies = |pointer: &RecordPointer| self.core.lies(pointer).0;
-        let objects: BTreeSet<SegmentId> = records.iter().filter_map(needed).map(|pointer| lies(&pointer)).collect();
-        let absent: BTreeSet<SegmentId> = stream::iter(objects.into_iter().take(LOOKS_MAX))
-            .map(async |object| self.core.is_absent(object).await.then_some(object))
+        let clock = &self.core.world.clock;
+        let objects: BTreeSet<SegmentId> = records.iter().filter_map(|due| needed(due)).map(|at| lies(&at)).collect();
+        let absent: BTreeMap<SegmentId, Moment> = stream::iter(objects)
+            .map(async |object| {
+                let before = clock.steady();
+                let absent = self.core.is_absent(object).await;
+                absent.then(|| (object, Moment { before, after: clock.steady() }))
+            })
             .buffer_unordered(LOOKS_AT_ONCE)
             .filter_map(future::ready)
             .collect()
             .await;
-        let now = self.core.world.clock.steady();
-        for pointer in records.iter().filter_map(needed).filter(|pointer| absent.contains(&lies(pointer))) {
-            self.suspects.absent(lies(&pointer), (pointer.segment, pointer.index), now);
+        let mut watched = Watched::default();
+        for pointer in records.iter().filter_map(|due| needed(due)) {
+            if let Some(moment) = absent.get(&lies(&pointer)) {
+                let failure = failure(lies(&pointer), &pointer, Look::Incomplete(None));
+                let verdict = self.suspects.confirm(&failure, *moment, self.core.config.missing.max(SPAN));
+                watched.add(failure.name, verdict);
+            }
         }
-        let present = |due: &&Due| needed(due).is_some_and(|pointer| !absent.contains(&lies(&pointer)));
+        (watched, absent.into_keys().collect())
+    }
+
+    /// Notes whatever of `records` does not open: one after the other they would keep checkpoints for as many times ten minutes.
+    async fn note_all(&self, records: &[Due]) -> Result<(), CheckpointError> {
+        let begun = self.core.world.clock.steady();
+        let mut watch = begun;
+        let (_, absent) = self.note_absent(&records.iter().collect::<Vec<_>>()).await;
+        let present = |due: &&Due| needed(due).is_some_and(|at| !absent.contains(&self.core.lies(&at).0));
         let rest: Vec<Due> = records.iter().filter(present).cloned().collect();
         let mut looks = 0;
         for part in rest.chunks(RECORDS_AT_ONCE) {
-            let found = self.looked_at(part, self.begin_reading(part).found().await?).await;
+            let found = self.begin_reading(part).found().await?;
+            let found = self.looked_at(part, found, &BTreeSet::new()).await;
             looks += found.failed(part).count();
             if looks > LOOKS_MAX {
                 break;
             }
+            self.watch_on(&mut watch, records).await;
         }
+        let now = self.core.world.clock.steady();
+        // At most half of the time is spent so.
+        *self.full_look.lock() = now + (now - begun).max(WATCH);
         Ok(())
     }
 
@@ -253,6 +335,10 @@ impl Keeper {
         ));
         Old { data: Bytes::from(vec![0; pointer.data() as usize]), lost: LostBytes::all(pointer.data()) }
     }
+}
+
+fn failure(object: SegmentId, pointer: &RecordPointer, look: Look) -> Failure {
+    Failure { object, name: (pointer.segment, pointer.index), look }
 }
 
 /// Data and lost bytes of a record that opened.

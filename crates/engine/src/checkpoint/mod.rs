@@ -171,6 +171,8 @@ pub struct Keeper {
     salt: Salt,
     turn: tokio::sync::Mutex<Turn>,
     suspects: suspects::Suspects,
+    /// When all that is needed is looked at again, while something suspected keeps checkpoints.
+    full_look: Mutex<Duration>,
     /// What the running attempt, or one whose outcome nobody knows, takes for lost.
     losses: Mutex<Vec<String>>,
     /// What segments are made in.
@@ -223,6 +225,7 @@ impl Keeper {
             salt,
             turn: tokio::sync::Mutex::new(turn),
             suspects: Default::default(),
+            full_look: Mutex::default(),
             losses: Mutex::default(),
             memory: SegmentMemory::default(),
             closed: Notify::new(),
@@ -328,7 +331,7 @@ impl Keeper {
         closed: &Closed,
         finally: bool,
     ) -> Result<Done, CheckpointError> {
-        self.suspects.begin(self.core.world.clock.steady());
+        self.suspects.begin();
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         let mut lap = Lap::new(&self.core.world);
         self.core.log.wait(closed.last).await?;
@@ -370,7 +373,6 @@ impl Keeper {
     }
 
     fn note(&self, outcome: &Result<Done, CheckpointError>) {
-        self.suspects.end(self.core.world.clock.steady());
         let full = matches!(outcome, Err(CheckpointError::Full(_)));
         self.core.health.store_full.store(full, Ordering::Relaxed);
         self.note_gone(outcome.as_ref().err());

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tarn_meta::{MetaError, MetaStore};
 use tarn_store::StoreError;
-use tarn_vfs::Errno;
 
 use super::{CheckpointError, Keeper, Turn};
 use crate::owner::Standing;
@@ -83,10 +82,10 @@ impl Keeper {
         }
     }
 
-    /// Why an attempt failed that could not read old content: metadata that is gone too says that more was taken away, and then
-    /// nothing of it is suspected to be lost.
+    /// Why an attempt failed that could not read old content: an owner record or metadata that is gone too says that more was
+    /// taken away, and then nothing of it is suspected to be lost.
     pub(super) async fn unless_gone(&self, turn: &mut Turn, error: CheckpointError) -> CheckpointError {
-        if !matches!(error, CheckpointError::Read(Errno::Io)) {
+        if !matches!(error, CheckpointError::Read(_)) {
             return error;
         }
         match self.verify(turn).await {
