@@ -87,24 +87,6 @@ impl Found {
     }
 }
 
-/// What came of looking at what is suspected.
-#[derive(Debug, Default)]
-struct Watched {
-    lost: BTreeSet<Name>,
-    /// Some of it fails, and may still be put right.
-    doubtful: bool,
-}
-
-impl Watched {
-    fn add(&mut self, name: Name, verdict: Verdict) {
-        match verdict {
-            Verdict::Fine => {}
-            Verdict::Doubtful => self.doubtful = true,
-            Verdict::Lost => drop(self.lost.insert(name)),
-        }
-    }
-}
-
 /// Old content on its way; `None`: none is needed.
 struct Reading(Option<oneshot::Receiver<Found>>);
 
@@ -125,8 +107,7 @@ impl Keeper {
         packer: &mut Packer<'_>,
     ) -> Result<(), CheckpointError> {
         let mut whole = false;
-        let watched = self.watch(&collected.records).await;
-        if watched.doubtful {
+        if self.watch(&collected.records).await {
             // What else fails is noted now and then, or it would wait after this one.
             if self.core.world.clock.steady() >= *self.full_look.lock() {
                 self.note_all(&collected.records).await?;
@@ -141,7 +122,7 @@ impl Keeper {
         while let Some((part, reading)) = next {
             next = parts.next().map(|part| (part, self.begin_reading(part)));
             let mut lap = Lap::new(&self.core.world);
-            let mut found = self.looked_at(part, reading.found().await?, &watched.lost).await;
+            let mut found = self.looked_at(part, reading.found().await?).await;
             if !found.lost.is_empty() && !std::mem::replace(&mut whole, true) {
                 // Of a store that was taken away nothing is lost yet.
                 packer.surely_whole().await?;
@@ -223,8 +204,8 @@ impl Keeper {
         self.suspects.confirm(&failure(object, pointer, look), moment, self.core.config.missing.max(SPAN))
     }
 
-    /// Looks closer at what of `part` failed, but for what is known to be lost. What was read is not suspected any more.
-    async fn looked_at(&self, part: &[Due], mut found: Found, lost: &BTreeSet<Name>) -> Found {
+    /// Looks closer at what of `part` failed. What was read is not suspected any more.
+    async fn looked_at(&self, part: &[Due], mut found: Found) -> Found {
         let suspicious = !self.suspects.is_empty();
         for pointer in part.iter().filter_map(needed).filter(|_| suspicious) {
             let name = (pointer.segment, pointer.index);
@@ -233,33 +214,31 @@ impl Keeper {
             }
         }
         let looks = found.failed(part).map(async |(due, pointer)| {
-            let name = (pointer.segment, pointer.index);
-            (lost.contains(&name) || self.look_closer(due, &pointer).await == Verdict::Lost).then_some(name)
+            let lost = self.look_closer(due, &pointer).await == Verdict::Lost;
+            lost.then_some((pointer.segment, pointer.index))
         });
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(LOOKS_AT_ONCE);
         found.lost = looks.filter_map(future::ready).collect().await;
         found
     }
 
-    /// Looks at all that is suspected.
-    async fn watch(&self, records: &[Due]) -> Watched {
+    /// Looks at all that is suspected; whether some of it fails and may still be put right.
+    async fn watch(&self, records: &[Due]) -> bool {
         let names = self.suspects.names();
         if names.is_empty() {
-            return Watched::default();
+            return false;
         }
         let suspected =
             |due: &&Due| needed(due).is_some_and(|pointer| names.contains(&(pointer.segment, pointer.index)));
         let suspected: Vec<&Due> = records.iter().filter(suspected).collect();
-        let (mut watched, absent) = self.note_absent(&suspected).await;
+        let (mut doubtful, absent) = self.note_absent(&suspected).await;
         let looks = suspected.iter().filter_map(|due| {
             let pointer = needed(due).filter(|pointer| !absent.contains(&self.core.lies(pointer).0))?;
-            Some(async move { ((pointer.segment, pointer.index), self.look_closer(due, &pointer).await) })
+            Some(async move { self.look_closer(due, &pointer).await })
         });
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(LOOKS_AT_ONCE);
-        for (name, verdict) in looks.collect::<Vec<_>>().await {
-            watched.add(name, verdict);
-        }
-        watched
+        doubtful |= looks.collect::<Vec<_>>().await.contains(&Verdict::Doubtful);
+        doubtful
     }
 
     /// The same if it is time.
@@ -270,11 +249,20 @@ impl Keeper {
         }
     }
 
-    /// Notes which objects are not there, and all records that are needed of them.
-    async fn note_absent(&self, records: &[&Due]) -> (Watched, BTreeSet<SegmentId>) {
+    /// Notes which objects are not there, and all records that are needed of them; whether some may still be put right.
+    async fn note_absent(&self, records: &[&Due]) -> (bool, BTreeSet<SegmentId>) {
         let lies = |pointer: &RecordPointer| self.core.lies(pointer).0;
         let clock = &self.core.world.clock;
-        let objects: BTreeSet<SegmentId> = records.iter().filter_map(|due| needed(due)).map(|at| lies(&at)).collect();
+        let needed = || records.iter().filter_map(|due| needed(due));
+        // Where nothing is known of a segment, its records are looked at one by one.
+        let mut known = BTreeSet::new();
+        for segment in needed().map(|pointer| pointer.segment).collect::<BTreeSet<_>>() {
+            if self.core.find(segment).await {
+                known.insert(segment);
+            }
+        }
+        let needed = || needed().filter(|pointer| known.contains(&pointer.segment));
+        let objects: BTreeSet<SegmentId> = needed().map(|pointer| lies(&pointer)).collect();
         let absent: BTreeMap<SegmentId, Moment> = stream::iter(objects)
             .map(async |object| {
                 let before = clock.steady();
@@ -285,15 +273,15 @@ impl Keeper {
             .filter_map(future::ready)
             .collect()
             .await;
-        let mut watched = Watched::default();
-        for pointer in records.iter().filter_map(|due| needed(due)) {
+        let mut doubtful = false;
+        for pointer in needed() {
             if let Some(moment) = absent.get(&lies(&pointer)) {
                 let failure = failure(lies(&pointer), &pointer, Look::Incomplete(None));
                 let verdict = self.suspects.confirm(&failure, *moment, self.core.config.missing.max(SPAN));
-                watched.add(failure.name, verdict);
+                doubtful |= verdict == Verdict::Doubtful;
             }
         }
-        (watched, absent.into_keys().collect())
+        (doubtful, absent.into_keys().collect())
     }
 
     /// Notes whatever of `records` does not open: one after the other they would keep checkpoints for as many times ten minutes.
@@ -306,7 +294,7 @@ impl Keeper {
         let mut looks = 0;
         for part in rest.chunks(RECORDS_AT_ONCE) {
             let found = self.begin_reading(part).found().await?;
-            let found = self.looked_at(part, found, &BTreeSet::new()).await;
+            let found = self.looked_at(part, found).await;
             looks += found.failed(part).count();
             if looks > LOOKS_MAX {
                 break;

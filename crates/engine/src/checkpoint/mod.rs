@@ -339,8 +339,9 @@ impl Keeper {
         self.core.config.crash_point("checkpoint begins").await;
         self.room_to_begin()?;
         self.ready(turn).await?;
-        if self.core.health.gone.read().is_some() {
+        if self.core.health.gone().is_some() {
             // Until it is known to be whole, nothing that is missing in it counts as lost.
+            self.suspects.clear();
             self.verify(turn).await?;
             self.note_gone(None);
         }
@@ -392,6 +393,10 @@ impl Keeper {
                 tracing::debug!(%position, keys = done.keys, records = done.records, milliseconds, %stages, "checkpoint");
             }
             Err(error) => {
+                if matches!(error, CheckpointError::Gone(_)) {
+                    // More was taken away: what was missing before may be part of that.
+                    self.suspects.clear();
+                }
                 totals.failures += 1;
                 tracing::warn!(%error, "a checkpoint failed");
                 last.0 = Some(error.to_string());

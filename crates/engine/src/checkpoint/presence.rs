@@ -89,10 +89,7 @@ impl Keeper {
             return error;
         }
         match self.verify(turn).await {
-            Err(gone @ CheckpointError::Gone(_)) => {
-                self.suspects.clear();
-                gone
-            }
+            Err(gone @ CheckpointError::Gone(_)) => gone,
             _ => error,
         }
     }

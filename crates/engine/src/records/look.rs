@@ -31,8 +31,16 @@ pub enum Look {
 impl Core {
     /// Looks at a record, and tells the object that it was looked for in.
     pub async fn look(&self, key: Key, pointer: &RecordPointer) -> (SegmentId, Look) {
+        let known = self.find(pointer.segment).await;
         let object = self.lies(pointer).0;
-        (object, self.look_in(object, key, pointer).await.unwrap_or(Look::Unknown))
+        let look = if known { self.look_in(object, key, pointer).await } else { None };
+        (object, look.unwrap_or(Look::Unknown))
+    }
+
+    /// Learns where a segment's records lie now, for they may have been moved; `false` if the metadata does not say.
+    pub async fn find(&self, segment: SegmentId) -> bool {
+        self.segments.forget_forwarding(segment);
+        self.forwarding(segment).await.is_ok()
     }
 
     async fn look_in(&self, object: SegmentId, key: Key, pointer: &RecordPointer) -> Option<Look> {
