@@ -34,6 +34,8 @@ const RECORDS_AT_ONCE: usize = 64;
 const LOOKS_MAX: usize = 1024;
 /// Of these at once: a far store answers each in a tenth of a second.
 const LOOKS_AT_ONCE: usize = 32;
+/// Missing objects that are named in one attempt.
+const NAMED_MAX: usize = 64;
 /// How often what is suspected is looked at while an attempt goes on.
 const WATCH: Duration = Duration::from_secs(30);
 
@@ -273,6 +275,10 @@ impl Keeper {
             .filter_map(future::ready)
             .collect()
             .await;
+        for object in absent.keys().take(NAMED_MAX) {
+            self.core
+                .note_damage(format!("{}: the object is missing, and a checkpoint needs it", object_name(*object)));
+        }
         let mut doubtful = false;
         for pointer in needed() {
             if let Some(moment) = absent.get(&lies(&pointer)) {

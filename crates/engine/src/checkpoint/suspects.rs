@@ -109,6 +109,16 @@ impl State {
         self.attempt
     }
 
+    /// Nobody can say what of a record is so: what was seen before neither grows nor goes.
+    fn pass_over(&mut self, object: SegmentId, name: &(SegmentId, u32)) {
+        let attempt = self.failing();
+        if let Some(count) = self.objects.get_mut(&object).and_then(|object| object.failed.get_mut(name))
+            && count.last + 1 >= attempt
+        {
+            count.last = attempt;
+        }
+    }
+
     /// Notes a record that fails, of an object that looks like this.
     fn note(&mut self, object: SegmentId, shape: Option<Shape>, name: (SegmentId, u32), moment: Moment) -> Count {
         let attempt = self.failing();
@@ -154,7 +164,7 @@ impl Suspects {
     pub fn confirm(&self, failure: &Failure, moment: Moment, span: Duration) -> Verdict {
         let shape = match failure.look {
             Look::Unknown => {
-                self.0.lock().failing();
+                self.0.lock().pass_over(failure.object, &failure.name);
                 return Verdict::Doubtful;
             }
             Look::Fine => {
@@ -276,6 +286,21 @@ mod tests {
             // The look may have been at its beginning.
             assert_eq!(rig.believed(GONE, after + 1), after + 601);
         }
+    }
+
+    #[test]
+    fn a_store_that_does_not_say_changes_nothing() {
+        let rig = Rig::default();
+        for second in 0..=600 {
+            rig.begin();
+            let look = if second % 3 == 1 { Look::Unknown } else { GONE };
+            assert_eq!(rig.fails(1, 0, look, second), second == 600);
+        }
+        for second in 601..1200 {
+            rig.begin();
+            assert!(!rig.fails(1, 0, Look::Unknown, second));
+        }
+        assert_eq!(rig.believed(GONE, 1200), 1800);
     }
 
     #[test]
