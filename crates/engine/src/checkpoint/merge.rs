@@ -203,6 +203,10 @@ impl Keeper {
         let before = self.core.world.clock.steady();
         let (object, look) = self.core.look(key, pointer).await;
         let moment = Moment { before, after: self.core.world.clock.steady() };
+        if look != Look::Fine {
+            // Nothing new may hang on what is there no more, unread.
+            self.core.dedupe.doubt();
+        }
         self.suspects.confirm(&failure(object, pointer, look), moment, self.core.config.missing.max(SPAN))
     }
 
@@ -275,6 +279,9 @@ impl Keeper {
             .filter_map(future::ready)
             .collect()
             .await;
+        if !absent.is_empty() {
+            self.core.dedupe.doubt();
+        }
         for object in absent.keys().take(NAMED_MAX) {
             self.core
                 .note_damage(format!("{}: the object is missing, and a checkpoint needs it", object_name(*object)));
@@ -325,7 +332,7 @@ impl Keeper {
             lost.count(),
             volume.0,
             ino.0,
-            object_name(segment)
+            self.core.record_object(pointer)
         ));
         Old { data: Bytes::from(vec![0; pointer.data() as usize]), lost: LostBytes::all(pointer.data()) }
     }
