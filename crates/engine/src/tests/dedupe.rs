@@ -1,12 +1,16 @@
 //! Dedupe: content is stored once, counts follow pointers, and nothing shared is lost with one of its files.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use tarn_base::ids::SegmentId;
-use tarn_data::{RecordPointer, SegmentValue};
+use tarn_data::{RecordPointer, SegmentValue, object_name};
+use tarn_store::Store;
 use tarn_vfs::{Caller, FileSystem, Node, SetAttr, VolumeSettings};
 
 use super::opening::{look, make, read, root, write};
+use super::presence::{put_back, take_away};
+use super::survival::keep_time;
 use crate::engine::Engine;
 use crate::key::{Key, Kind};
 use crate::testing::Rig;
@@ -336,6 +340,45 @@ async fn a_store_that_is_away_shares_nothing_unseen() {
     rig.store.put(&name, bytes, tarn_store::PutMode::Overwrite).await.unwrap();
     assert_eq!(all(&engine, two).await, data);
     clean(&engine).await;
+}
+
+#[tokio::test]
+async fn nothing_new_hangs_on_what_a_waiting_checkpoint_misses() {
+    let mut rig = Rig::new();
+    rig.config.record_cache_bytes = 0;
+    rig.config.missing = Duration::ZERO;
+    let engine = deduped(&rig).await;
+    keep_time(&rig);
+    let first = file(&engine, "first", &content(1, 1)).await;
+    let copy = make(&engine, "copy").await;
+    engine.checkpoint().await.unwrap();
+    // A failure that was met before makes nothing doubtful again.
+    let objects = take_away(&rig, "segments/").await;
+    assert!(engine.read(&Caller::root(), first, 0, 10).await.is_err());
+    put_back(&rig, "segments/", &objects).await;
+    // So many records that the last file is not read in an attempt that fails of the first.
+    let middle = file(&engine, "middle", &content(2, 200)).await;
+    let last = file(&engine, "last", &content(3, 2)).await;
+    engine.checkpoint().await.unwrap();
+    let (kept, lost) = (pointers(&rig, middle)[0].segment, pointers(&rig, last)[0].segment);
+    assert_ne!(kept, lost);
+    for segment in [pointers(&rig, first)[0].segment, lost] {
+        rig.memory.delete(&object_name(segment)).await.unwrap();
+    }
+    for (offset, data) in content(3, 2).chunks(RECORD).enumerate() {
+        write(&engine, copy, (offset * RECORD) as u64, data).await;
+    }
+    for index in 0..200 {
+        write(&engine, middle, index * RECORD as u64 + 50, b"new").await;
+    }
+    write(&engine, first, 50, b"new").await;
+    write(&engine, last, 50, b"new").await;
+    while engine.checkpoint().await.is_err() {
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    assert!(all(&engine, copy).await == content(3, 2));
+    assert!(engine.read(&Caller::root(), last, 0, 10).await.is_err(), "it is lost");
+    rig.crash();
 }
 
 /// Changes one byte of a segment's object.

@@ -156,6 +156,31 @@ async fn nothing_is_given_up_while_part_of_the_metadata_is_gone_too() {
 }
 
 #[tokio::test]
+async fn what_was_missed_before_more_was_gone_is_waited_for_anew() {
+    let mut rig = Rig::new();
+    rig.config.record_cache_bytes = 0;
+    rig.config.missing = Duration::from_secs(60);
+    let (engine, node) = begun(&rig).await;
+    let segments = take_away(&rig, "segments/").await;
+    write(&engine, node, 1, b"b").await;
+    let begun = rig.world.clock.steady();
+    while rig.world.clock.steady() - begun < Duration::from_secs(50) {
+        assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Read(Errno::Io))));
+    }
+    let metadata = take_away(&rig, "meta/").await;
+    rig.pass(Duration::from_secs(15)).await;
+    assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Gone(_))));
+    put_back(&rig, "meta/", &metadata).await;
+    for _ in 0..3 {
+        assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Read(Errno::Io))));
+    }
+    put_back(&rig, "segments/", &segments).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+    rig.crash();
+}
+
+#[tokio::test]
 async fn what_is_lost_is_given_up_though_metadata_was_away_for_a_moment() {
     let mut rig = Rig::new();
     rig.config.record_cache_bytes = 0;
