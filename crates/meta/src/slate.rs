@@ -19,7 +19,7 @@ mod view;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use slatedb::{CloseReason, Db, DbReader, DbReaderMode, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
+use tarn_store::sequence::Sequence;
 
 use crate::contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView};
 use view::SlateView;
@@ -64,8 +65,8 @@ pub struct SlateOpener {
     cache: Arc<cache::BlockCache>,
     last: Mutex<Weak<Opened>>,
     floor: Arc<Floor>,
-    /// The newest manifest that was there with all it names.
-    whole: Arc<AtomicU64>,
+    /// The manifests, up to the newest that was there or was written.
+    manifests: Arc<Sequence>,
 }
 
 impl fmt::Debug for SlateOpener {
@@ -86,7 +87,7 @@ impl SlateOpener {
             cache,
             last: Mutex::default(),
             floor: Arc::default(),
-            whole: Arc::default(),
+            manifests: Arc::new(presence::manifests(path)),
         }
     }
 }
@@ -97,6 +98,8 @@ const CLOCK_TRIES: u32 = 4;
 #[async_trait]
 impl MetaOpener for SlateOpener {
     async fn inspect(&self) -> MetaResult<bool> {
+        // What is written from here on may be newer than what is read.
+        let seen = self.manifests.seen();
         let bridge = Arc::new(Bridge::new(self.store.clone()));
         let admin = Admin::builder(self.path.as_str(), bridge).build();
         let manifest = match within(&self.world, self.options.patience, admin.read_manifest(None)).await {
@@ -105,9 +108,10 @@ impl MetaOpener for SlateOpener {
             None => return Err(MetaError::Unavailable(format!("it did not answer for {:?}", self.options.patience))),
         };
         let Some(manifest) = manifest else { return Ok(false) };
-        presence::not_before(&manifest, self.whole.load(Ordering::SeqCst))?;
-        presence::verify(&*self.store, &self.path, &manifest).await?;
-        self.whole.fetch_max(manifest.id(), Ordering::SeqCst);
+        presence::not_before(&self.manifests, manifest.id(), seen)?;
+        let newest = (&*self.manifests, manifest.id());
+        presence::verify(&*self.store, &self.path, &manifest, newest).await?;
+        self.manifests.see(manifest.id());
         Ok(true)
     }
 
@@ -116,7 +120,7 @@ impl MetaOpener for SlateOpener {
             return Ok(None);
         }
         presence::compactions(&*self.store, &self.path).await?;
-        let bridge = Arc::new(Bridge::new(self.store.clone()));
+        let bridge = self.bridge();
         bridge.seal();
         let options = DbReaderOptions {
             manifest_poll_interval: LOOK_POLL,
@@ -197,6 +201,11 @@ impl Floor {
 }
 
 impl SlateOpener {
+    /// A way to the store on which no manifest that was seen is passed over, or written over, when it is taken away.
+    fn bridge(&self) -> Arc<Bridge> {
+        Arc::new(Bridge::following(self.store.clone(), self.manifests.clone()))
+    }
+
     async fn written_until(&self, bridge: &Arc<Bridge>) -> MetaResult<i64> {
         match within(&self.world, self.options.patience, written_until(&self.path, bridge.clone())).await {
             Some(told) => told.map_err(|error| error::of_opening(&error)),
@@ -208,7 +217,7 @@ impl SlateOpener {
         if let Some(before) = self.last.lock().upgrade() {
             before.bridge.cut();
         }
-        let bridge = Arc::new(Bridge::new(self.store.clone()));
+        let bridge = self.bridge();
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
         clock.never_before(self.floor.0.load(Ordering::SeqCst));
         clock.never_before(self.written_until(&bridge).await?);
@@ -241,8 +250,8 @@ impl SlateOpener {
         let world = self.world.clone();
         let patience = self.options.patience;
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
-        let (store, path, whole) = (self.store.clone(), self.path.clone(), self.whole.clone());
-        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, whole, view, busy }))
+        let (store, path, manifests) = (self.store.clone(), self.path.clone(), self.manifests.clone());
+        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, manifests, view, busy }))
     }
 }
 
@@ -318,7 +327,7 @@ struct SlateStore {
     world: World,
     patience: Duration,
     floor: Arc<Floor>,
-    whole: Arc<AtomicU64>,
+    manifests: Arc<Sequence>,
     /// As of the last commit.
     view: RwLock<Arc<dyn MetaView>>,
     busy: Mutex<State>,
@@ -338,17 +347,18 @@ impl SlateStore {
     }
 
     /// What the database knows of is gone: its compactor or collector has written a newer manifest since, which is surely
-    /// there and whole, and that one's number is given back; or it was taken away.
+    /// there and whole; or it was taken away.
     ///
     /// A store of which part is gone is not written to any more, not by its closing either: its manifest would name what
     /// a store that is put back does not have.
-    async fn outrun(&self, what: String) -> MetaResult<u64> {
+    async fn outrun(&self, seen: u64, what: String) -> MetaResult<()> {
         let admin = Admin::builder(self.path.as_str(), Arc::new(Bridge::new(self.store.clone()))).build();
         if let Some(Ok(Some(newest))) = within(&self.world, self.patience, admin.read_manifest(None)).await
-            && newest.id() > self.opened.db.manifest().id()
-            && presence::verify(&*self.store, &self.path, &newest).await.is_ok()
+            && presence::verify(&*self.store, &self.path, &newest, (&self.manifests, seen.max(newest.id())))
+                .await
+                .is_ok()
         {
-            return Ok(newest.id());
+            return Ok(());
         }
         self.opened.bridge.seal();
         Err(MetaError::Gone(what))
@@ -408,20 +418,19 @@ impl MetaStore for SlateStore {
     }
 
     async fn glance(&self) -> MetaResult<()> {
-        match presence::glance(&*self.store, &self.path, &self.opened.db.manifest()).await {
-            Err(MetaError::Gone(what)) => self.outrun(what).await.map(|_| ()),
+        let seen = self.manifests.seen();
+        match presence::glance(&*self.store, &self.manifests).await {
+            Err(MetaError::Gone(what)) => self.outrun(seen, what).await,
             seen => seen,
         }
     }
 
     async fn verify(&self) -> MetaResult<()> {
-        let manifest = self.opened.db.manifest();
-        let whole = match presence::verify(&*self.store, &self.path, &manifest).await {
-            Err(MetaError::Gone(what)) => self.outrun(what).await?,
-            seen => seen.map(|()| manifest.id())?,
-        };
-        self.whole.fetch_max(whole, Ordering::SeqCst);
-        Ok(())
+        let (seen, manifest) = (self.manifests.seen(), self.opened.db.manifest());
+        match presence::verify(&*self.store, &self.path, &manifest, (&self.manifests, seen)).await {
+            Err(MetaError::Gone(what)) => self.outrun(seen, what).await,
+            verified => verified,
+        }
     }
 
     async fn oldest_checkpoint(&self) -> MetaResult<Option<i64>> {

@@ -7,6 +7,7 @@
 //!   [`StoreError`] is its source.
 //! - Once [cut](Bridge::cut), a bridge lets nothing through, in either direction: what is left running behind it ends.
 //!   Once [sealed](Bridge::seal), it lets only reads through.
+//! - A bridge that follows a [`Sequence`] shows nothing of it once its newest object was taken away, and writes nothing over it.
 //! - Sizes of `.sst` objects are remembered; they are written once under a name that is never used again.
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use object_store::{
 use parking_lot::Mutex;
 
 use crate::contract::{ObjectInfo, PutMode, Store, StoreError, Version};
+use crate::sequence::{Missed, Sequence};
 
 /// Bytes after every object: the identity of its `put` in 28 bytes, zeros after it, and [`TRAILER_MAGIC`].
 pub const TRAILER_SIZE: u64 = 32;
@@ -50,6 +52,7 @@ pub struct Bridge {
 
 struct Inner {
     store: Arc<dyn Store>,
+    follows: Option<Arc<Sequence>>,
     sizes: Mutex<BTreeMap<String, ObjectInfo>>,
     cut: AtomicBool,
     sealed: AtomicBool,
@@ -69,8 +72,14 @@ impl fmt::Display for Bridge {
 
 impl Bridge {
     pub fn new(store: Arc<dyn Store>) -> Bridge {
+        let (follows, sizes, cut, sealed) = Default::default();
+        Bridge { inner: Arc::new(Inner { store, follows, sizes, cut, sealed }) }
+    }
+
+    /// As [`Bridge::new`]; what is seen of `sequence` is remembered there, and missed when it is taken away.
+    pub fn following(store: Arc<dyn Store>, sequence: Arc<Sequence>) -> Bridge {
         let (sizes, cut, sealed) = Default::default();
-        Bridge { inner: Arc::new(Inner { store, sizes, cut, sealed }) }
+        Bridge { inner: Arc::new(Inner { store, follows: Some(sequence), sizes, cut, sealed }) }
     }
 
     /// Lets no write through from now on; each ends with an error that is not tried again.
@@ -99,12 +108,45 @@ impl Inner {
         self.passable()
     }
 
+    /// The sequence that the object belongs to, its number in it, and the highest that was seen until now.
+    fn followed(&self, name: &str) -> Option<(&Sequence, u64, u64)> {
+        let sequence = self.follows.as_deref()?;
+        Some((sequence, sequence.number(name)?, sequence.seen()))
+    }
+
+    /// Notes that the object is there, or misses it if it must be.
+    async fn noted<T>(&self, followed: Option<(&Sequence, u64, u64)>, read: Result<T, StoreError>) -> Result<T> {
+        match (followed, read) {
+            (Some((sequence, number, seen)), Err(error @ StoreError::NotFound(_))) if number == seen => {
+                Err(self.absent(sequence, seen, error).await)
+            }
+            (Some((sequence, number, _)), Ok(read)) => {
+                sequence.see(number);
+                Ok(read)
+            }
+            (_, read) => read.map_err(translate),
+        }
+    }
+
+    /// What is said of an object of a sequence that was seen and is not there: `garbage` if the newest is, for then it was
+    /// taken away as such.
+    async fn absent(&self, sequence: &Sequence, seen: u64, garbage: StoreError) -> Error {
+        match self.store.list(sequence.prefix()).await {
+            Ok(listed) if sequence.newest(listed.iter().map(|info| info.name.as_str())) < seen => {
+                missed(&sequence.name(seen))
+            }
+            Ok(_) => translate(garbage),
+            Err(error) => translate(error),
+        }
+    }
+
     /// Size without the trailer, and time.
     async fn info(&self, name: &str) -> Result<ObjectInfo> {
         if let Some(info) = self.sizes.lock().get(name) {
             return Ok(info.clone());
         }
-        let info = plain(self.store.head(name).await.map_err(translate)?)?;
+        let followed = self.followed(name);
+        let info = plain(self.noted(followed, self.store.head(name).await).await?)?;
         if name.ends_with(".sst") {
             let mut sizes = self.sizes.lock();
             while sizes.len() >= SIZES_MAX {
@@ -117,6 +159,25 @@ impl Inner {
 
     async fn put(&self, name: &str, payload: &PutPayload, mode: PutMode, identity: Identity) -> Result<PutResult> {
         self.writable()?;
+        let followed = self.followed(name);
+        if let Some((sequence, number, seen)) = followed
+            && number <= seen
+        {
+            // Its place is taken, perhaps by this very put, or it was.
+            return match self.identity(name).await.map_err(translate)? {
+                Some(present) if present == identity && identity != [0; IDENTITY_SIZE] => Ok(put_result(None)),
+                Some(_) => Err(translate(StoreError::Exists(name.to_owned()))),
+                None => Err(self.absent(sequence, seen, StoreError::Exists(name.to_owned())).await),
+            };
+        }
+        let put = self.put_anew(name, payload, mode, identity).await;
+        if let (Some((sequence, number, _)), Ok(_)) = (followed, &put) {
+            sequence.see(number);
+        }
+        put
+    }
+
+    async fn put_anew(&self, name: &str, payload: &PutPayload, mode: PutMode, identity: Identity) -> Result<PutResult> {
         self.sizes.lock().remove(name);
         let conditional = mode != PutMode::Overwrite;
         let put = self.store.put(name, with_trailer(payload, identity), mode).await;
@@ -159,7 +220,8 @@ impl Inner {
             return Ok(get_result(meta, Bytes::new(), range));
         }
         let Some(range) = &options.range else {
-            let (bytes, version) = self.store.get(name).await.map_err(translate)?;
+            let followed = self.followed(name);
+            let (bytes, version) = self.noted(followed, self.store.get(name).await).await?;
             let bytes = without_trailer(name, bytes)?;
             let size = bytes.len() as u64;
             let info = ObjectInfo { name: name.to_owned(), size, modified_ms: 0 };
@@ -182,8 +244,18 @@ impl Inner {
         self.passable()?;
         let prefix = prefix.map(|path| path.as_ref()).filter(|path| !path.is_empty());
         let prefix = prefix.map_or(String::new(), |path| format!("{path}/"));
+        let follows = self.follows.as_deref().filter(|sequence| sequence.lies_below(&prefix));
+        let seen = follows.map_or(0, Sequence::seen);
+        let listed = self.store.list(&prefix).await.map_err(translate)?;
+        if let Some(sequence) = follows {
+            let newest = sequence.newest(listed.iter().map(|info| info.name.as_str()));
+            if newest < seen {
+                return Err(missed(&sequence.name(seen)));
+            }
+            sequence.see(newest);
+        }
         let mut out = Vec::new();
-        for info in self.store.list(&prefix).await.map_err(translate)? {
+        for info in listed {
             // What is shorter than a trailer was not written here.
             if let Ok(info) = plain(info) {
                 out.push(meta(&Path::from(info.name.as_str()), &info, None));
@@ -260,6 +332,11 @@ fn meta(location: &Path, info: &ObjectInfo, version: Option<Version>) -> ObjectM
 fn get_result(meta: ObjectMeta, bytes: Bytes, range: Range<u64>) -> GetResult {
     let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
     GetResult { payload, meta, range, attributes: Attributes::new(), extensions: Extensions::new() }
+}
+
+/// Not worth another try: it is to be put back.
+fn missed(name: &str) -> Error {
+    Error::NotSupported { source: Box::new(Missed(name.to_owned())) }
 }
 
 /// An error that is not worth another try.

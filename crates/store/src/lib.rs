@@ -2,7 +2,8 @@
 //!
 //! Stores: [`memory`], [`local`] (a directory), [`cloud`] (S3, Azure), chosen by [`url`]. Decorators: [`prefix`],
 //! [`sealed`] (encryption), [`retry`], [`shape`] (latency and rates), [`meter`], [`fault`]. [`suite`] is what each of
-//! them must pass, [`probe`] what is asked of one before it is relied on; [`bridge`] shows a store to the metadata engine.
+//! them must pass, [`probe`] what is asked of one before it is relied on; [`bridge`] shows a store to the metadata engine, and
+//! [`sequence`] is what it misses.
 
 pub mod bridge;
 pub mod cloud;
@@ -17,6 +18,7 @@ pub mod prefix;
 pub mod probe;
 pub mod retry;
 pub mod sealed;
+pub mod sequence;
 pub mod shape;
 pub mod suite;
 pub mod url;

@@ -228,6 +228,10 @@ impl Keeper {
             let what = format!("the changes from {held} to {trimmed}, for it was put back to an earlier state");
             return Err(CheckpointError::Gone(what));
         }
+        if state.reserved_epoch < self.epoch {
+            let what = "what this start has written to it first, for it was put back to an earlier state".to_owned();
+            return Err(CheckpointError::Gone(what));
+        }
         turn.state = state;
         turn.fenced = false;
         turn.meta = Some(meta.clone());

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tarn_meta::slate::SlateOptions;
+use tarn_store::memory::MemoryStore;
 use tarn_store::{ObjectInfo, PutMode, Store, StoreResult, Version};
 use tarn_vfs::{Caller, Errno, FileSystem, Node};
 use tokio::sync::Notify;
@@ -287,6 +289,176 @@ async fn an_earlier_state_put_in_place_is_not_gone_on_from() {
     let engine = open(&rig).await.unwrap();
     assert_eq!(read(&engine, node, 0, 10).await, b"abc");
     rig.crash();
+}
+
+/// Takes the last `count` manifests away.
+async fn take_newest(rig: &Rig, count: usize) -> Objects {
+    let manifests = below(rig, "meta/manifest/");
+    let newest = manifests[manifests.len() - count..].to_vec();
+    for (name, _) in &newest {
+        rig.memory.delete(name).await.unwrap();
+    }
+    newest
+}
+
+/// Puts back what was taken; nothing has taken its place meanwhile.
+async fn into_free_places(rig: &Rig, objects: &Objects) {
+    for (name, bytes) in objects {
+        let put = rig.memory.put(name, bytes.clone(), PutMode::Create).await;
+        assert!(put.is_ok(), "{name} was written over");
+    }
+}
+
+/// Checkpoints fail for that metadata is gone, however long it takes, and nothing is trimmed.
+async fn waits(rig: &Rig, engine: &Engine) {
+    let used = engine.log().used();
+    for _ in 0..3 {
+        let failed = engine.checkpoint().await;
+        assert!(matches!(failed, Err(CheckpointError::Gone(_))), "{failed:?}");
+        rig.pass(Duration::from_secs(12)).await;
+    }
+    assert!(engine.log().used() >= used, "the log was trimmed");
+}
+
+/// The store is whole again: what is missing comes into it, and is there after a crash.
+async fn goes_on(rig: &Rig, engine: &Engine, node: Node) {
+    engine.checkpoint().await.unwrap();
+    assert_eq!(engine.status().checkpoint_error, None);
+    assert_eq!(read(engine, node, 0, 10).await, b"ab");
+    rig.crash();
+    let engine = open(rig).await.unwrap();
+    assert_eq!(read(&engine, node, 0, 10).await, b"ab");
+    let walk = engine.fsck(true, |_| ()).await.unwrap();
+    assert!(walk.findings.is_empty(), "{walk:?}");
+    rig.crash();
+}
+
+#[tokio::test]
+async fn what_a_start_wrote_to_the_metadata_is_missed_before_its_first_checkpoint() {
+    for count in 1..=3 {
+        let rig = Rig::new();
+        let (engine, node) = begun(&rig).await;
+        engine.close().await.unwrap();
+        rig.crash();
+        let engine = open(&rig).await.unwrap();
+        let taken = take_newest(&rig, count).await;
+        write(&engine, node, 1, b"b").await;
+        waits(&rig, &engine).await;
+        into_free_places(&rig, &taken).await;
+        goes_on(&rig, &engine, node).await;
+    }
+}
+
+#[tokio::test]
+async fn the_newest_manifests_alone_are_missed_and_their_places_kept() {
+    for (count, idle) in [(1, 0), (1, 12), (2, 12), (2, 40)] {
+        let rig = Rig::new();
+        let (engine, node) = begun(&rig).await;
+        rig.pass(Duration::from_secs(idle)).await;
+        let taken = take_newest(&rig, count).await;
+        write(&engine, node, 1, b"b").await;
+        waits(&rig, &engine).await;
+        into_free_places(&rig, &taken).await;
+        goes_on(&rig, &engine, node).await;
+    }
+}
+
+/// Takes the newest manifest away as soon as something was put below a prefix, once.
+#[derive(Debug)]
+struct Thief {
+    store: Arc<dyn Store>,
+    memory: Arc<MemoryStore>,
+    after: Mutex<Option<&'static str>>,
+    taken: Mutex<Objects>,
+}
+
+impl Thief {
+    /// Watches what is put into the rig's store.
+    fn of(rig: &mut Rig) -> Arc<Thief> {
+        let (store, memory) = (rig.store.clone(), rig.memory.clone());
+        let thief = Arc::new(Thief { store, memory, after: Mutex::default(), taken: Mutex::default() });
+        rig.store = thief.clone();
+        thief
+    }
+
+    fn taken(&self) -> Objects {
+        std::mem::take(&mut self.taken.lock())
+    }
+}
+
+#[async_trait]
+impl Store for Thief {
+    async fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> StoreResult<Version> {
+        let put = self.store.put(name, bytes, mode).await?;
+        if self.after.lock().take_if(|after| name.starts_with(*after)).is_some() {
+            let mut objects = self.memory.contents();
+            objects.retain(|(name, _)| name.starts_with("meta/manifest/"));
+            let newest = objects.pop().expect("a manifest");
+            self.memory.delete(&newest.0).await?;
+            self.taken.lock().push(newest);
+        }
+        Ok(put)
+    }
+
+    async fn get(&self, name: &str) -> StoreResult<(Bytes, Version)> {
+        self.store.get(name).await
+    }
+
+    async fn get_range(&self, name: &str, range: Range<u64>) -> StoreResult<Bytes> {
+        self.store.get_range(name, range).await
+    }
+
+    async fn head(&self, name: &str) -> StoreResult<ObjectInfo> {
+        self.store.head(name).await
+    }
+
+    async fn delete(&self, name: &str) -> StoreResult<()> {
+        self.store.delete(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> StoreResult<Vec<ObjectInfo>> {
+        self.store.list(prefix).await
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_not_trimmed_without_the_manifest_that_carries_the_batch() {
+    for idle in [0, 12] {
+        let mut rig = Rig::new();
+        let thief = Thief::of(&mut rig);
+        let (engine, node) = begun(&rig).await;
+        rig.pass(Duration::from_secs(idle)).await;
+        write(&engine, node, 1, b"b").await;
+        *thief.after.lock() = Some("meta/manifest/");
+        waits(&rig, &engine).await;
+        into_free_places(&rig, &thief.taken()).await;
+        goes_on(&rig, &engine, node).await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_writes_nothing_over_a_manifest_that_goes_away_meanwhile() {
+    for closed in [true, false] {
+        let mut rig = Rig::new();
+        let thief = Thief::of(&mut rig);
+        let (engine, node) = begun(&rig).await;
+        write(&engine, node, 1, b"b").await;
+        if closed {
+            engine.close().await.unwrap();
+        }
+        rig.crash();
+        drop(engine);
+        let metadata = below(&rig, "meta/");
+        // The record is replaced between the look and the opening.
+        *thief.after.lock() = Some("owner");
+        let refused = open(&rig).await;
+        assert!(matches!(refused, Err(OpenError::Gone(_))), "{refused:?}");
+        let taken = thief.taken();
+        into_free_places(&rig, &taken).await;
+        assert!(below(&rig, "meta/") == metadata, "something was written");
+        let engine = open(&rig).await.unwrap();
+        goes_on(&rig, &engine, node).await;
+    }
 }
 
 /// A store that takes every condition for none.

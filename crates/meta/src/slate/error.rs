@@ -3,12 +3,14 @@
 //! - Fencing is told apart from everything else, wherever it shows.
 //! - A commit that failed otherwise is [`MetaError::Unknown`], or [`MetaError::Full`], which says why: its manifest may
 //!   have been written.
+//! - What was taken away, so that an earlier state would be read, is [`MetaError::Gone`].
 //! - Damage names the object it was found in, when our own store found it.
 
 use std::error::Error;
 
 use slatedb::{CloseReason, ErrorKind};
 use tarn_store::StoreError;
+use tarn_store::sequence::Missed;
 
 use crate::contract::{MetaError, MetaResult};
 
@@ -50,7 +52,10 @@ pub fn of_reading(error: &slatedb::Error) -> MetaError {
     if let ErrorKind::Closed(CloseReason::Fenced) = error.kind() {
         return MetaError::Fenced(why);
     }
-    match stores(error) {
+    if let Some(missed) = cause::<Missed>(error) {
+        return MetaError::Gone(missed.to_string());
+    }
+    match cause::<StoreError>(error) {
         Some(StoreError::Damaged(..) | StoreError::NotFound(_) | StoreError::Range(..)) => MetaError::Damaged(why),
         Some(StoreError::Full(_)) => MetaError::Full(why),
         Some(_) => MetaError::Unavailable(why),
@@ -61,11 +66,11 @@ pub fn of_reading(error: &slatedb::Error) -> MetaError {
     }
 }
 
-/// Our own store's error among the causes.
-fn stores(error: &slatedb::Error) -> Option<&StoreError> {
+/// An error of our own among the causes.
+fn cause<T: Error + 'static>(error: &slatedb::Error) -> Option<&T> {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<StoreError>() {
+        if let Some(found) = error.downcast_ref::<T>() {
             return Some(found);
         }
         // An IO error hides the error it was made of.
@@ -79,7 +84,7 @@ fn stores(error: &slatedb::Error) -> Option<&StoreError> {
 }
 
 fn describe(error: &slatedb::Error) -> String {
-    match stores(error) {
+    match cause::<StoreError>(error) {
         Some(found) => found.to_string(),
         None => error.to_string(),
     }

@@ -1,13 +1,14 @@
 //! Whether the objects that a manifest needs are in the store.
 //!
-//! - What the newest manifest names is there, or has been taken away by somebody else. The newest one that an open database
-//!   knows may be some seconds older, and an SST that only that one names may be gone as garbage: who finds one missing
-//!   inspects the store itself before he believes it.
+//! - What the newest manifest names is there, or has been taken away by somebody else. What an open database knows may be some
+//!   seconds older, and an SST that only that names may be gone as garbage: who finds one missing inspects the store itself
+//!   before he believes it. An open database does not know the number of its own last manifest either: the bridge does.
 //! - SlateDB itself would go on over what is left, and publish manifests that name what is not there.
 
 use std::collections::BTreeSet;
 
 use slatedb::VersionedManifest;
+use tarn_store::sequence::Sequence;
 use tarn_store::{Store, StoreError};
 
 use crate::contract::{MetaError, MetaResult};
@@ -15,14 +16,14 @@ use crate::contract::{MetaError, MetaResult};
 /// How many missing objects a message names.
 const NAMED: usize = 3;
 
-/// The manifest's own object.
-fn manifest_name(path: &str, id: u64) -> String {
-    format!("{path}/manifest/{id:020}.manifest")
+/// The manifests of the database under `path`.
+pub fn manifests(path: &str) -> Sequence {
+    Sequence::new(format!("{path}/manifest/"), ".manifest")
 }
 
-/// Whether the manifest's own object is there; one request.
-pub async fn glance(store: &dyn Store, path: &str, manifest: &VersionedManifest) -> MetaResult<()> {
-    let name = manifest_name(path, manifest.id());
+/// Whether the newest manifest that was seen is there; one request.
+pub async fn glance(store: &dyn Store, manifests: &Sequence) -> MetaResult<()> {
+    let name = manifests.name(manifests.seen());
     match store.head(&name).await {
         Ok(_) => Ok(()),
         Err(StoreError::NotFound(_)) => Err(MetaError::Gone(format!("the object {name}"))),
@@ -30,22 +31,34 @@ pub async fn glance(store: &dyn Store, path: &str, manifest: &VersionedManifest)
     }
 }
 
-/// Whether the newest manifest is not older than one that was whole, which stays until a newer one is there.
-pub fn not_before(newest: &VersionedManifest, whole: u64) -> MetaResult<()> {
-    let id = newest.id();
-    if id >= whole {
+/// Whether the newest manifest that is there is not before the newest that was `seen`: that one stays until a newer one is
+/// there.
+pub fn not_before(manifests: &Sequence, newest: u64, seen: u64) -> MetaResult<()> {
+    if newest >= seen {
         return Ok(());
     }
-    Err(MetaError::Gone(format!("what manifests {} to {whole} say, for it was put back to an earlier state", id + 1)))
+    let last = manifests.name(seen);
+    let missing = match seen - newest {
+        1 => format!("the object {last}"),
+        _ => format!("the objects {} to {last}", manifests.name(newest + 1)),
+    };
+    Err(MetaError::Gone(format!("{missing}: it is in an earlier state")))
 }
 
-/// Whether the manifest's own object and every SST it names are there; one listing.
-pub async fn verify(store: &dyn Store, path: &str, manifest: &VersionedManifest) -> MetaResult<()> {
+/// Whether every SST that the manifest names is there, and a manifest that is not before the newest that was `seen`; one
+/// listing.
+pub async fn verify(
+    store: &dyn Store,
+    path: &str,
+    manifest: &VersionedManifest,
+    (manifests, seen): (&Sequence, u64),
+) -> MetaResult<()> {
     let listed = store.list(&format!("{path}/")).await;
     let listed = listed.map_err(|error| MetaError::Unavailable(error.to_string()))?;
     let present: BTreeSet<&str> = listed.iter().map(|object| object.name.as_str()).collect();
-    let ssts = manifest.all_sst_views().map(|view| format!("{path}/compacted/{}.sst", view.sst.id.value()));
-    let needed: BTreeSet<String> = ssts.chain([manifest_name(path, manifest.id())]).collect();
+    not_before(manifests, manifests.newest(present.iter().copied()), seen)?;
+    let needed: BTreeSet<String> =
+        manifest.all_sst_views().map(|view| format!("{path}/compacted/{}.sst", view.sst.id.value())).collect();
     let missing: Vec<&String> = needed.iter().filter(|name| !present.contains(name.as_str())).collect();
     if missing.is_empty() {
         return Ok(());
@@ -61,8 +74,12 @@ pub async fn verify(store: &dyn Store, path: &str, manifest: &VersionedManifest)
 pub async fn compactions(store: &dyn Store, path: &str) -> MetaResult<()> {
     let unavailable = |error: StoreError| MetaError::Unavailable(error.to_string());
     let listed = store.list(&format!("{path}/compactions/")).await.map_err(unavailable)?;
-    let Some(newest) = listed.iter().map(|object| &object.name).max() else { return Ok(()) };
-    match store.get(newest).await {
+    let lists = Sequence::new(format!("{path}/compactions/"), ".compactions");
+    let newest = lists.newest(listed.iter().map(|object| object.name.as_str()));
+    if newest == 0 {
+        return Ok(());
+    }
+    match store.get(&lists.name(newest)).await {
         Err(error @ StoreError::Damaged(..)) => Err(MetaError::Damaged(error.to_string())),
         // Another one has come, and this one was too old.
         Err(StoreError::NotFound(_)) => Ok(()),
