@@ -218,9 +218,9 @@ fn rounds(arguments: &Arguments, plan: &Plan, binary: &Path, interrupted: &Arc<A
         eprintln!("{}: measured already", plan.name);
         return Ok(());
     }
-    // New ones for each plan: none finds what another has left.
-    let stand = Stand::start(arguments, binary)?;
-    let targets: Vec<&Target> = stand.servers.iter().filter_map(|server| server.target.as_ref()).collect();
+    // New ones for each plan: none finds what another has left. Where each has one turn only, new ones for each turn: what a
+    // store in memory holds until its garbage may go would be missed by those after it.
+    let mut stand = None;
     for round in 0..rounds {
         for turn in 0..servers {
             let index = (round + turn) % servers;
@@ -228,8 +228,17 @@ fn rounds(arguments: &Arguments, plan: &Plan, binary: &Path, interrupted: &Arc<A
             if done(&reports, server) > round {
                 continue;
             }
+            if rounds == 1 {
+                drop(stand.take());
+            }
+            let stand = match &mut stand {
+                Some(stand) => stand,
+                none => none.insert(Stand::start(arguments, binary)?),
+            };
+            let target = stand.servers.iter().filter_map(|server| server.target.as_ref()).nth(index);
+            let target = target.ok_or_else(|| format!("{server} was not started"))?;
             let steady = stand.steady(index, binary);
-            let report = one(arguments, plan, (server, targets[index], steady.clone()), interrupted)?;
+            let report = one(arguments, plan, (server, target, steady.clone()), interrupted)?;
             steady.map_or(Ok(()), |steady| steady.checkpoint())?;
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(());
