@@ -7,6 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Digits of a number in a name.
+const DIGITS: usize = 20;
+
 /// The newest object of a sequence was taken away.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object {0}, which was there")]
@@ -29,12 +32,12 @@ impl Sequence {
     /// The number of the object `name`, from 1, if it is one of these.
     pub fn number(&self, name: &str) -> Option<u64> {
         let digits = name.strip_prefix(&self.before)?.strip_suffix(self.after)?;
-        let number = digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?;
-        number.filter(|number| *number > 0)
+        let is_number = digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_digit());
+        is_number.then(|| digits.parse().ok())?.filter(|number| *number > 0)
     }
 
     pub fn name(&self, number: u64) -> String {
-        format!("{}{number:020}{}", self.before, self.after)
+        format!("{}{number:0DIGITS$}{}", self.before, self.after)
     }
 
     /// What the names of all of them begin with.
@@ -72,7 +75,8 @@ mod tests {
         let sequence = Sequence::new("meta/manifest/".to_owned(), ".manifest");
         assert_eq!(sequence.number(&sequence.name(17)), Some(17));
         assert_eq!(sequence.number("meta/manifest/00000000000000000017.manifest.bak"), None);
-        assert_eq!(sequence.number("meta/manifest/+17.manifest"), None);
+        assert_eq!(sequence.number("meta/manifest/+0000000000000000017.manifest"), None);
+        assert_eq!(sequence.number("meta/manifest/99.manifest"), None);
         assert_eq!(sequence.number("meta/manifest/.manifest"), None);
         assert_eq!(sequence.number(&sequence.name(0)), None);
         assert_eq!(sequence.number("meta/compacted/00000000000000000017.manifest"), None);
