@@ -37,7 +37,8 @@ pub enum OpenError {
     StaleLog,
     #[error(
         "the store was put back to an earlier state: its metadata goes to position {held}, and had come to {known}; put \
-         everything below meta/ back as it was and start again; nothing was changed here, and the log keeps what it holds \
+         everything below meta/ back as it was and start again (manifests that a start did without, put back since, must go \
+         again); nothing was changed here, and the log keeps what it holds \
          (only if the earlier state is what you want: move the log away and open with --accept-loss)"
     )]
     StoreOlder { held: Position, known: Position },

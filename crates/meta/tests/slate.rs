@@ -280,3 +280,52 @@ async fn a_manifest_that_was_outrun_is_not_missed_and_one_that_is_gone_is() {
     assert!(matches!(meta.glance().await, Err(MetaError::Gone(_))));
     assert!(matches!(meta.verify().await, Err(MetaError::Gone(_))));
 }
+
+#[tokio::test]
+async fn objects_named_like_the_stores_own_are_not_taken_for_them() {
+    let world = support::world(1);
+    let store = memory(&world);
+    let meta = opener(store.clone(), &world).open().await.unwrap();
+    meta.commit(batch(10, b"first")).await.unwrap();
+    meta.close().await.unwrap();
+    drop(meta);
+    let newest = names(&*store, "manifest/").await.pop().unwrap();
+    let (bytes, _) = store.get(&newest).await.unwrap();
+    for name in ["manifest/99.manifest", "manifest/notes.manifest", "compactions/99.compactions"] {
+        store.put(&format!("shard/meta/{name}"), bytes.clone(), PutMode::Create).await.unwrap();
+    }
+    for value in [b"second", b"third!"] {
+        let opener = opener(store.clone(), &world);
+        assert!(opener.inspect().await.unwrap());
+        let meta = opener.open().await.unwrap();
+        meta.commit(batch(10, value)).await.unwrap();
+        assert_eq!(count_of(&*meta, value).await, 10);
+        meta.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn lists_of_compactions_that_were_all_taken_away_are_missed_before_anything_is_written() {
+    let world = support::world(1);
+    let store = memory(&world);
+    let meta = opener(store.clone(), &world).open().await.unwrap();
+    meta.commit(batch(10, b"first")).await.unwrap();
+    meta.close().await.unwrap();
+    drop(meta);
+    let boundary = Bytes::from_static(b"up to here they were garbage");
+    store.put("shard/meta/gc/compactions.boundary", boundary, PutMode::Create).await.unwrap();
+    let mut taken = Vec::new();
+    for name in names(&*store, "compactions/").await {
+        taken.push((name.clone(), store.get(&name).await.unwrap().0));
+        store.delete(&name).await.unwrap();
+    }
+    assert!(!taken.is_empty());
+    let before = names(&*store, "").await;
+    let looked = opener(store.clone(), &world).look().await;
+    assert!(matches!(&looked, Err(MetaError::Gone(what)) if what.contains("meta/compactions/")), "{looked:?}");
+    assert_eq!(names(&*store, "").await, before);
+    for (name, bytes) in taken {
+        store.put(&name, bytes, PutMode::Create).await.unwrap();
+    }
+    assert!(opener(store.clone(), &world).look().await.unwrap().is_some());
+}

@@ -8,6 +8,7 @@
 //! - Once [cut](Bridge::cut), a bridge lets nothing through, in either direction: what is left running behind it ends.
 //!   Once [sealed](Bridge::seal), it lets only reads through.
 //! - A bridge that follows a [`Sequence`] shows nothing of it once its newest object was taken away, and writes nothing over it.
+//! - What is named as SlateDB's numbered objects are, by fewer or more digits, is not shown: it would take them for its own.
 //! - Sizes of `.sst` objects are remembered; they are written once under a name that is never used again.
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use object_store::{
 use parking_lot::Mutex;
 
 use crate::contract::{ObjectInfo, PutMode, Store, StoreError, Version};
-use crate::sequence::{Missed, Sequence};
+use crate::sequence::{self, Missed, Sequence};
 
 /// Bytes after every object: the identity of its `put` in 28 bytes, zeros after it, and [`TRAILER_MAGIC`].
 pub const TRAILER_SIZE: u64 = 32;
@@ -257,7 +258,9 @@ impl Inner {
         let mut out = Vec::new();
         for info in listed {
             // What is shorter than a trailer was not written here.
-            if let Ok(info) = plain(info) {
+            if !sequence::is_foreign(&info.name)
+                && let Ok(info) = plain(info)
+            {
                 out.push(meta(&Path::from(info.name.as_str()), &info, None));
             }
         }

@@ -10,6 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Digits of a number in a name.
 const DIGITS: usize = 20;
 
+/// How the numbered objects of the metadata engine end.
+const ENDS: [&str; 2] = [".manifest", ".compactions"];
+
+/// Whether an object is named as those are, but by fewer or more digits: the metadata engine itself takes any.
+pub fn is_foreign(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let number = ENDS.iter().find_map(|end| name.strip_suffix(end));
+    number.is_some_and(|number| number.len() != DIGITS || !number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 /// The newest object of a sequence was taken away.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object {0}, which was there")]
@@ -78,6 +88,10 @@ mod tests {
         assert_eq!(sequence.number("meta/manifest/+0000000000000000017.manifest"), None);
         assert_eq!(sequence.number("meta/manifest/99.manifest"), None);
         assert_eq!(sequence.number("meta/manifest/.manifest"), None);
+        assert!(
+            is_foreign("meta/manifest/99.manifest") && is_foreign("meta/compactions/+0000000000000000017.compactions")
+        );
+        assert!(!is_foreign(&sequence.name(17)) && !is_foreign("meta/compacted/01.sst") && !is_foreign("meta/gc/99"));
         assert_eq!(sequence.number(&sequence.name(0)), None);
         assert_eq!(sequence.number("meta/compacted/00000000000000000017.manifest"), None);
     }

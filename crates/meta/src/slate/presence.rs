@@ -69,15 +69,19 @@ pub async fn verify(
     Err(MetaError::Gone(format!("{missing} of the {needed} objects that it needs: {}{more}", named.join(", "))))
 }
 
-/// Whether the newest list of compactions, if there is one, can be read. SlateDB would pass one over that is damaged, and find
-/// its name taken.
+/// Whether the newest list of compactions, if there is one, can be read; once their collector has said up to where it has
+/// deleted them, there is one. SlateDB would pass one over that is damaged, and find its name taken.
 pub async fn compactions(store: &dyn Store, path: &str) -> MetaResult<()> {
     let unavailable = |error: StoreError| MetaError::Unavailable(error.to_string());
     let listed = store.list(&format!("{path}/compactions/")).await.map_err(unavailable)?;
     let lists = Sequence::new(format!("{path}/compactions/"), ".compactions");
     let newest = lists.newest(listed.iter().map(|object| object.name.as_str()));
     if newest == 0 {
-        return Ok(());
+        return match store.head(&format!("{path}/gc/compactions.boundary")).await {
+            Ok(_) => Err(MetaError::Gone(format!("every list of compactions, below {path}/compactions/"))),
+            Err(StoreError::NotFound(_)) => Ok(()),
+            Err(error) => Err(unavailable(error)),
+        };
     }
     match store.get(&lists.name(newest)).await {
         Err(error @ StoreError::Damaged(..)) => Err(MetaError::Damaged(error.to_string())),
