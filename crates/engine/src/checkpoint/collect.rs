@@ -20,6 +20,9 @@ use crate::value::{Inode, MapState};
 /// Keys asked of the view at once.
 const KEYS_AT_ONCE: usize = 4096;
 
+/// A volume and an inode of it.
+type Owner = (VolumeId, Ino);
+
 /// A map with dirty data, as of the generation's end.
 #[derive(Clone, Debug)]
 pub struct MapEnd {
@@ -57,14 +60,15 @@ pub async fn collect(
 ) -> Result<Collected, CheckpointError> {
     let keys = generation.sorted_keys();
     let records = generation.sorted_records();
-    let changed = |key: &Key| keys.binary_search_by_key(key, |(held, _)| *held).ok().map(|at| keys[at].1.clone());
-    let maps = map_ends(core, view, generation, &changed, &records).await?;
+    let maps = map_ends(core, view, &keys, &records).await?;
 
+    let mut pointers = Walk::over(&keys);
+    let mut ends = Walk::over(&maps);
     let mut wanted: BTreeSet<Key> =
         keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
     for ((volume, map, record), _) in &records {
-        let fresh = maps.get(&(*volume, *map)).is_some_and(|end| end.inode.generation > generation.after);
-        if !fresh {
+        let end = ends.to(&(*volume, *map));
+        if end.is_none_or(|end| end.inode.generation <= generation.after) {
             wanted.insert(Key::pointer(*volume, *map, *record));
         }
     }
@@ -75,19 +79,21 @@ pub async fn collect(
     };
 
     let mut out = Collected::default();
+    let mut ends = Walk::over(&maps);
     for (key, dirty) in records {
         let pointer_key = Key::pointer(key.0, key.1, key.2);
-        let Some(end) = maps.get(&(key.0, key.1)) else { continue };
+        let Some(end) = ends.to(&(key.0, key.1)) else { continue };
         let counts = |generation| end.cuts.as_ref().is_none_or(|cuts| cuts.counts(key.2, generation));
         if !counts(dirty.generation) {
             continue;
         }
         let old = old_pointer(&pointer_key)?;
-        if changed(&pointer_key).is_none() {
+        let changed = pointers.to(&pointer_key).is_some();
+        if !changed {
             out.dead.extend(old);
         }
         // A pointer that this generation removes was hidden by a cut.
-        let base = old.filter(|old| changed(&pointer_key).is_none() && counts(old.generation));
+        let base = old.filter(|old| !changed && counts(old.generation));
         out.records.push(Due { key, dirty, base, record_size: 1 << end.inode.record_bits });
     }
     for (key, _) in keys.iter().filter(|(key, _)| key.kind == Kind::Pointer) {
@@ -97,29 +103,67 @@ pub async fn collect(
     Ok(out)
 }
 
-/// The inodes and cuts of all maps with dirty data, as of the generation's end. An inode that is gone has none.
+/// The inodes and cuts of all maps with dirty data, as of the generation's end, in order. An inode that is gone has none.
 async fn map_ends(
     core: &Core,
     view: &Arc<dyn MetaView>,
-    generation: &Generation,
-    changed: &impl Fn(&Key) -> Option<Option<Bytes>>,
+    keys: &[(Key, Option<Bytes>)],
     records: &[(DataKey, DirtyRecord)],
-) -> Result<BTreeMap<(VolumeId, Ino), MapEnd>, CheckpointError> {
-    let owners: BTreeSet<(VolumeId, Ino)> = records.iter().map(|((volume, map, _), _)| (*volume, *map)).collect();
-    let both = owners.iter().flat_map(|(volume, map)| [Key::inode(*volume, *map), Key::map(*volume, *map)]);
-    let missing = both.filter(|key| generation.get(key).is_none()).collect();
-    let old = old_values(view, missing).await?;
-    let value = |key: &Key| changed(key).unwrap_or_else(|| old.get(key).cloned());
-    let mut out = BTreeMap::new();
-    for (volume, map) in owners {
-        let (inode_key, map_key) = (Key::inode(volume, map), Key::map(volume, map));
-        let Some(bytes) = value(&inode_key) else { continue };
-        let inode = Inode::decode(&bytes).map_err(|error| damaged(core, &inode_key, &error.to_string()))?;
-        let cuts = value(&map_key).map(|bytes| MapState::decode(&bytes)).transpose();
-        let cuts = cuts.map_err(|error| damaged(core, &map_key, &error.to_string()))?;
-        out.insert((volume, map), MapEnd { inode, cuts });
+) -> Result<Vec<(Owner, MapEnd)>, CheckpointError> {
+    let mut owners: Vec<Owner> = records.iter().map(|((volume, map, _), _)| (*volume, *map)).collect();
+    owners.dedup();
+    let mut out = Vec::with_capacity(owners.len());
+    let inodes = owners.iter().map(|(volume, map)| Key::inode(*volume, *map));
+    for (owner, (key, value)) in owners.iter().zip(ends_of(view, keys, inodes.collect()).await?) {
+        let Some(value) = value else { continue };
+        let inode = Inode::decode(&value).map_err(|error| damaged(core, &key, &error.to_string()))?;
+        out.push((*owner, MapEnd { inode, cuts: None }));
+    }
+    let cut = || out.iter().filter(|(_, end)| end.inode.has_cuts);
+    let maps = cut().map(|((volume, map), _)| Key::map(*volume, *map)).collect();
+    let mut cuts = ends_of(view, keys, maps).await?.into_iter();
+    for (_, end) in out.iter_mut().filter(|(_, end)| end.inode.has_cuts) {
+        let Some((key, Some(value))) = cuts.next() else { continue };
+        let state = MapState::decode(&value).map_err(|error| damaged(core, &key, &error.to_string()))?;
+        end.cuts = Some(state);
     }
     Ok(out)
+}
+
+/// Values of `wanted`, which is in order, as of the generation's end: what it changed, else what the view has.
+async fn ends_of(
+    view: &Arc<dyn MetaView>,
+    keys: &[(Key, Option<Bytes>)],
+    wanted: Vec<Key>,
+) -> Result<Vec<(Key, Option<Bytes>)>, CheckpointError> {
+    let mut walk = Walk::over(keys);
+    let missing = wanted.iter().filter(|key| walk.to(key).is_none()).copied().collect();
+    let mut old = old_values(view, missing).await?;
+    let mut walk = Walk::over(keys);
+    Ok(wanted.into_iter().map(|key| (key, walk.to(&key).cloned().unwrap_or_else(|| old.remove(&key)))).collect())
+}
+
+/// Looks keys up that rise, in entries that are sorted: the next is near.
+struct Walk<'a, K, V> {
+    rest: &'a [(K, V)],
+}
+
+impl<'a, K: Ord, V> Walk<'a, K, V> {
+    fn over(entries: &'a [(K, V)]) -> Walk<'a, K, V> {
+        Walk { rest: entries }
+    }
+
+    /// The value of `key`, which is not below the one asked for last.
+    fn to(&mut self, key: &K) -> Option<&'a V> {
+        let mut step = 1;
+        while self.rest.get(step).is_some_and(|(held, _)| held < key) {
+            self.rest = &self.rest[step..];
+            step *= 2;
+        }
+        let near = &self.rest[..self.rest.len().min(step + 1)];
+        self.rest = &self.rest[near.partition_point(|(held, _)| held < key)..];
+        self.rest.first().filter(|(held, _)| held == key).map(|(_, value)| value)
+    }
 }
 
 /// Present values of `keys` in the view.

@@ -323,15 +323,21 @@ fn batch(
     segments: BTreeMap<Key, Option<Bytes>>,
     state: &ShardState,
 ) -> Batch {
-    let mut changes: BTreeMap<Key, Option<Bytes>> = collected.keys.iter().cloned().collect();
-    for (key, pointer) in &packed.pointers {
-        changes.insert(*key, Some(encoded(|out| pointer.encode(out))));
-    }
+    let mut changes = collected.keys.clone();
+    changes.extend(packed.pointers.iter().map(|(key, pointer)| (*key, Some(encoded(|out| pointer.encode(out))))));
     changes.extend(segments);
-    for (volume, usage) in usage {
-        changes.insert(Key::usage(*volume), Some(encoded(|out| usage.encode(out))));
-    }
-    debug_assert!(changes.keys().all(|key| key.kind != Kind::Shard));
-    changes.insert(Key::shard(), shard_change(state).1);
-    Batch { changes: changes.into_iter().map(|(key, value)| (key.bytes(), value)).collect() }
+    changes.extend(usage.iter().map(|(volume, usage)| (Key::usage(*volume), Some(encoded(|out| usage.encode(out))))));
+    debug_assert!(changes.iter().all(|(key, _)| key.kind != Kind::Shard));
+    // What comes later counts. Few runs that are in order already, which this sort makes use of.
+    changes.sort_by_key(|(key, _)| *key);
+    changes.dedup_by(|later, held| {
+        let same = later.0 == held.0;
+        if same {
+            std::mem::swap(later, held);
+        }
+        same
+    });
+    let shard = std::iter::once(shard_change(state));
+    let rest = changes.into_iter().map(|(key, value)| (key.bytes(), value));
+    Batch { changes: shard.chain(rest).collect() }
 }

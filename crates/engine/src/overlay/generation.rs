@@ -179,7 +179,8 @@ impl Generation {
         for shard in &self.shards {
             out.extend(shard.read().keys.iter().map(|(key, value)| (*key, value.value.clone())));
         }
-        out.sort_unstable_by_key(|(key, _)| *key);
+        // Each shard's are in order, which this sort makes use of.
+        out.sort_by_key(|(key, _)| *key);
         out
     }
 
@@ -189,7 +190,7 @@ impl Generation {
         for shard in &self.shards {
             out.extend(shard.read().data.iter().map(|(key, record)| (*key, record.clone())));
         }
-        out.sort_unstable_by_key(|(key, _)| *key);
+        out.sort_by_key(|(key, _)| *key);
         out
     }
 }
