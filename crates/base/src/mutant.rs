@@ -42,6 +42,7 @@ mutants! {
     CHECKPOINT_DONE_TWICE, "checkpoint-done-twice", "15: P says whether a batch is there";
     NEGATIVE_KEPT, "negative-kept", "15: a cached absence ends with the exchange";
     NAMES_FORGOTTEN, "names-forgotten", "15: what is known of a directory's names ends or grows with the exchange";
+    HASH_TAKEN_AS_DISTINCT, "hash-taken-as-distinct", "19: names that share a hash are kept together";
     LISTING_KEPT, "listing-kept", "15: a cached listing ends with the exchange";
     TRUNCATED_TAIL_SHOWN, "truncated-tail-shown", "8: what was cut off never comes back";
     DELETED_BEFORE_BATCH, "deleted-before-batch", "24: an object goes after the batch that condemns it";

@@ -314,6 +314,7 @@ fn root_inode(spec: &VolumeSpec, record: &VolumeRecord, now: Time) -> Inode {
         cookie_lineage: 0,
         map_generation: 0,
         has_cuts: false,
+        distinct: true,
         verifier: None,
         domain: 0,
         target: Bytes::new(),

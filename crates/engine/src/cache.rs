@@ -15,6 +15,7 @@ use crate::hash::FastBuild;
 use crate::key::Key;
 use crate::listings::Listings;
 use crate::names::Names;
+use crate::neighbours::Neighbours;
 
 /// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 const ENTRY_OVERHEAD: u64 = 160;
@@ -50,6 +51,7 @@ pub struct Caches {
     pub keys: KeyMap,
     pub listings: Listings,
     pub names: Names,
+    pub neighbours: Neighbours,
     pub records: RecordMap,
 }
 
@@ -62,6 +64,7 @@ impl Caches {
         Caches {
             listings: Listings::new(listing_bytes),
             names: Names::new(names_bytes),
+            neighbours: Neighbours::default(),
             keys: Cache::with(
                 (key_bytes / 256) as usize,
                 key_bytes,

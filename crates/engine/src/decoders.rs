@@ -149,6 +149,7 @@ fn inode_samples() -> Vec<Vec<u8>> {
         cookie_lineage: 2,
         map_generation: 6,
         has_cuts: kind == FileType::Regular,
+        distinct: kind == FileType::Directory,
         verifier: (kind == FileType::Regular).then_some(42),
         domain: 7,
         target: Bytes::from_static(b"../x"),

@@ -10,22 +10,27 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tarn_base::ids::Ino;
+use tarn_base::ids::{Ino, VolumeId};
 use tarn_meta::{MetaError, MetaResult};
 use tarn_vfs::Errno;
 
 use crate::core::Core;
+use crate::hash::name_hash;
 use crate::key::{Key, Kind, words};
 use crate::listings::{self, Listings};
+use crate::neighbours::{Neighbours, STRETCH};
 use crate::overlay::Stack;
 use crate::tx::{Need, PinnedRange, Pins};
-use crate::value::Inode;
+use crate::value::{Bucket, CookieEntry, Inode};
 
 /// Pointers fetched beside one that is needed where a file is gone through in order: the next reads and writes need
 /// them.
 const POINTERS_AHEAD: u64 = 64;
+/// So long may what nobody has asked for keep waiting whoever caused it to be brought.
+const BRING_WAIT: Duration = Duration::from_secs(1);
 /// Some of these are there as long as the metadata is.
 const MANIFESTS: &str = "meta/manifest/";
 
@@ -74,7 +79,9 @@ impl Core {
 
     async fn fetch_keys(&self, stack: &Arc<Stack>, pins: &mut Pins, need: &Need) -> Result<(), Errno> {
         let (pointers, singles): (Vec<Key>, Vec<Key>) = need.keys.iter().partition(|key| key.kind == Kind::Pointer);
-        if !singles.is_empty() {
+        if let [single] = singles[..] {
+            self.fetch_single(stack, pins, single).await?;
+        } else if !singles.is_empty() {
             let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
             let values = self.told(&singles, stack.view.get_sorted(&encoded).await).await?;
             for (key, value) in singles.into_iter().zip(values) {
@@ -90,12 +97,46 @@ impl Core {
         Ok(())
     }
 
-    /// How many pointers from `first` on are worth fetching: one, unless the one before it was asked for too.
-    fn pointers_ahead(&self, pins: &Pins, first: Key) -> u64 {
-        let key = Key::inode(first.volume, Ino(first.a));
+    async fn fetch_single(&self, stack: &Arc<Stack>, pins: &mut Pins, key: Key) -> Result<(), Errno> {
+        // What was brought is found in the cache by the next run, if it is still there.
+        if key.kind == Kind::Inode && self.bring_inodes(stack, key).await {
+            return Ok(());
+        }
+        let value = self.told(&[key], stack.view.get(&key.encode()).await).await?;
+        self.enter_cache(stack, key, value.clone());
+        pins.keys.insert(key, value);
+        Ok(())
+    }
+
+    /// Brings the stretch that a missing inode lies in, if that is worth it, without waiting for long; whether the inode is in the
+    /// cache now. What fails is told to who asks for just that.
+    async fn bring_inodes(&self, stack: &Arc<Stack>, key: Key) -> bool {
+        let Some(stretch) = self.caches.neighbours.stretch(&key) else { return false };
+        let _turn = stretch.turn.lock().await;
+        if self.caches.neighbours.begin(&key) {
+            let (from, to) = Neighbours::inodes(&key);
+            let mut page = None;
+            let scan = async { page = stack.view.scan(&from.encode(), &to.encode(), STRETCH as usize).await.ok() };
+            either(scan, self.world.clock.sleep(BRING_WAIT)).await;
+            for (key, value) in decode_entries(page.map(|page| page.entries).unwrap_or_default()) {
+                self.enter_cache(stack, key, Some(value));
+            }
+        }
+        self.caches.neighbours.over(&key);
+        self.caches.keys.peek(&key).is_some()
+    }
+
+    /// An inode as it is, if it is in RAM.
+    fn present_inode(&self, volume: VolumeId, ino: Ino) -> Option<Inode> {
+        let key = Key::inode(volume, ino);
         let held = self.stack.with(|stack| stack.get(&key)).and_then(|held| held.value);
         let inode = held.or_else(|| self.caches.keys.get(&key).flatten());
-        let inode = inode.and_then(|bytes| Inode::decode(&bytes).ok());
+        inode.and_then(|bytes| Inode::decode(&bytes).ok())
+    }
+
+    /// How many pointers from `first` on are worth fetching: one, unless the one before it was asked for too.
+    fn pointers_ahead(&self, pins: &Pins, first: Key) -> u64 {
+        let inode = self.present_inode(first.volume, Ino(first.a));
         let records = inode.map_or(first.b + 1, |inode| inode.size.div_ceil(inode.record_size()));
         // Beyond the end it is being appended to.
         let records = if first.b < records { records } else { u64::MAX };
@@ -129,7 +170,7 @@ impl Core {
         Ok(())
     }
 
-    async fn fetch_range(&self, stack: &Stack, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
+    async fn fetch_range(&self, stack: &Arc<Stack>, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
         let begins = Listings::begins(range);
         let limit = if begins { limit.max(listings::AT_LEAST) } else { limit };
         let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
@@ -140,11 +181,31 @@ impl Core {
             Some((last, _)) if !complete => last.after(),
             _ => None,
         };
+        self.enter_names(stack, range.start, &entries);
         if begins {
             let kept = entries.iter().map(|(key, value)| (*key, value.clone())).collect();
             self.caches.listings.enter(&self.stack, stack.version, range.start, kept, until);
         }
         Ok(PinnedRange { range: range.clone(), entries, until })
+    }
+
+    /// Puts what a listing says of names into the cache as what is found by them: who lists a directory goes on to look its names
+    /// up, or to remove them.
+    fn enter_names(&self, stack: &Arc<Stack>, first: Key, entries: &BTreeMap<Key, Bytes>) {
+        let (volume, dir) = (first.volume, Ino(first.a));
+        let distinct = || self.present_inode(volume, dir).is_some_and(|dir| dir.distinct);
+        if first.kind != Kind::EntryCookie || !distinct() {
+            return;
+        }
+        let Some(of) = self.volumes.get(volume) else { return };
+        for (key, value) in entries {
+            // Damage is told by who shows the listing.
+            let Ok(entry) = CookieEntry::decode(value) else { continue };
+            let hash = name_hash(&of.record.name_secret, &entry.name);
+            let mut bucket = Vec::with_capacity(64);
+            Bucket::of_one(entry, key.b).encode(&mut bucket);
+            self.enter_cache(stack, Key::entry_hash(volume, dir, hash), Some(bucket.into()));
+        }
     }
 
     /// Puts a fetched value into the cache if it still is the store's present one.
@@ -195,7 +256,7 @@ impl Core {
         self.log.request_flush();
         self.checkpoint_due.notify_one();
         let trimmed = pin!(self.log_trimmed.notified());
-        let short = self.world.clock.sleep(std::time::Duration::from_millis(20));
+        let short = self.world.clock.sleep(Duration::from_millis(20));
         // Busy goes away with a flush, full with a trim: look again soon, or when told.
         either(trimmed, short).await;
         Ok(())

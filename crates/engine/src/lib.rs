@@ -29,6 +29,7 @@ mod judge;
 mod key;
 mod listings;
 mod names;
+mod neighbours;
 mod objects;
 mod once;
 mod open;

@@ -191,6 +191,7 @@ mod tests {
             cookie_lineage: 0,
             map_generation: 0,
             has_cuts: false,
+            distinct: false,
             verifier: None,
             domain: 0,
             target: Bytes::new(),

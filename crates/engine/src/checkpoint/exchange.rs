@@ -12,6 +12,7 @@ use super::collect::Collected;
 use super::pack::Packed;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::image::Outcomes;
+use crate::key::Kind;
 use crate::overlay::Closed;
 use crate::segments::SegmentChange;
 use crate::value::Inode;
@@ -36,7 +37,13 @@ impl Keeper {
             if mutant::on(mutant::NEGATIVE_KEPT) && caches.get(&key).is_some_and(|cached| cached.is_none()) {
                 continue;
             }
-            caches.insert(key, value);
+            match value {
+                // Nobody asks for one: listings are kept by themselves.
+                _ if key.kind == Kind::EntryCookie => {}
+                Some(value) => caches.insert(key, Some(value)),
+                // What is gone is seldom asked for again, and would stand in the place of what is there.
+                None => drop(caches.remove(&key)),
+            }
         }
         for (key, pointer) in packed.pointers {
             let mut value = Vec::with_capacity(56);

@@ -48,6 +48,7 @@ struct Seen {
     records: u64,
     record_bits: u8,
     has_cuts: bool,
+    distinct: bool,
     parent: Ino,
     next_cookie: u64,
     map_generation: u32,
@@ -116,6 +117,7 @@ impl Tree {
             records: inode.records,
             record_bits: inode.record_bits,
             has_cuts: inode.has_cuts,
+            distinct: inode.distinct,
             parent: inode.parent,
             next_cookie: inode.next_cookie,
             map_generation: inode.map_generation,
@@ -152,6 +154,9 @@ impl Tree {
         };
         if bucket.entries.is_empty() {
             report.find(format!("{}: it is empty", name(key)));
+        }
+        if bucket.entries.len() > 1 && dir.distinct {
+            report.find(format!("{}: its directory says that no two names have one hash", name(key)));
         }
         let mut names = BTreeSet::new();
         for entry in &bucket.entries {

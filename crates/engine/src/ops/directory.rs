@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::Ino;
+use tarn_base::mutant;
 use tarn_vfs::posix::{entry_changed, may_search};
 use tarn_vfs::{Attr, Before, Caller, Change, Effect, Errno, FileType, Node};
 
@@ -98,6 +99,7 @@ impl Directory {
         if bucket.entries.len() >= Bucket::ENTRIES_MAX || cookie >= COOKIE_MAX {
             return Err(Errno::NoSpace.into());
         }
+        self.inode.distinct &= bucket.entries.is_empty() || mutant::on(mutant::HASH_TAKEN_AS_DISTINCT);
         self.inode.next_cookie = cookie + 1;
         self.inode.cookie_lineage = lineage;
         self.inode.size += 1;
@@ -171,6 +173,7 @@ pub fn new_inode(tx: &mut Tx<'_>, dir: &Directory, attr: &Attr) -> Step<(Ino, In
         cookie_lineage: if directory { tx.core.identity.lineage } else { 0 },
         map_generation: 0,
         has_cuts: false,
+        distinct: directory,
         verifier: None,
         domain: dir.inode.domain,
         target: Bytes::new(),

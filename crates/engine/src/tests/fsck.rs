@@ -17,7 +17,7 @@ use super::reclaim::{clean, noise, set_size};
 use crate::fsck::walk;
 use crate::key::{Key, Kind, segment_id};
 use crate::testing::Rig;
-use crate::value::{Bucket, CookieEntry, CountRecord, Cut, Inode, MapState, SaltRecord, ShardState, Usage};
+use crate::value::{Bucket, CookieEntry, CountRecord, Cut, HashEntry, Inode, MapState, SaltRecord, ShardState, Usage};
 
 type Keys = BTreeMap<Key, Bytes>;
 
@@ -177,6 +177,16 @@ const TREE: &[(&str, Plant)] = &[
             Bucket::decode,
             |v: &Bucket, out| v.encode(out),
             |bucket| bucket.entries.push(bucket.entries[0].clone()),
+        );
+    }),
+    ("no two names have one hash", |w, k| {
+        let key = *k.range(Key::entry_hash(w.volume, w.dir, 0)..).next().unwrap().0;
+        edit(
+            k,
+            key,
+            Bucket::decode,
+            |v: &Bucket, out| v.encode(out),
+            |bucket| bucket.entries.push(HashEntry { name: "other".into(), ..bucket.entries[0].clone() }),
         );
     }),
     ("it is empty", |w, k| put(k, Key::entry_hash(w.volume, w.dir, 5), |out| Bucket::default().encode(out))),

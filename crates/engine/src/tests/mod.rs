@@ -9,6 +9,7 @@ mod fsck;
 mod intake;
 mod lineage;
 mod loss;
+mod neighbours;
 mod opening;
 mod presence;
 mod reclaim;

@@ -28,6 +28,12 @@ impl Bucket {
     /// Most names with one hash; one more finds no space.
     pub const ENTRIES_MAX: usize = 1000;
 
+    /// What stands under the hash of an entry in listing order, if no other name has that.
+    pub fn of_one(entry: CookieEntry, cookie: u64) -> Bucket {
+        let CookieEntry { born, name, ino, kind } = entry;
+        Bucket { born, entries: vec![HashEntry { name, ino, kind, cookie }] }
+    }
+
     pub fn find(&self, name: &[u8]) -> Option<&HashEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }

@@ -44,6 +44,8 @@ pub struct Inode {
     pub map_generation: u32,
     /// Whether the map has a `Kind::Map` key to be asked which pointers still count.
     pub has_cuts: bool,
+    /// Of a directory: no two of its names have ever had one hash at a time. Not said of one from before this was noted.
+    pub distinct: bool,
     /// Verifier of the exclusive creation.
     pub verifier: Option<u64>,
     /// Quota domain; 0 is the volume.
@@ -66,7 +68,8 @@ impl Inode {
         out.put_u8(self.kind as u8);
         out.put_u16(self.mode);
         out.put_u8(self.record_bits);
-        out.put_u8(u8::from(self.has_cuts) | u8::from(self.verifier.is_some()) << 1);
+        let exclusive = self.verifier.is_some();
+        out.put_u8(u8::from(self.has_cuts) | u8::from(exclusive) << 1 | u8::from(self.distinct) << 2);
         out.put_u32(self.links);
         out.put_u32(self.uid);
         out.put_u32(self.gid);
@@ -138,6 +141,7 @@ impl Inode {
             cookie_lineage: 0,
             map_generation,
             has_cuts: flags & 1 != 0,
+            distinct: flags & 4 != 0,
             verifier: None,
             domain,
             target: Bytes::new(),
@@ -241,6 +245,7 @@ mod tests {
                 cookie_lineage: if kind == 2 { 8 } else { 0 },
                 map_generation: 6,
                 has_cuts: kind == 1,
+                distinct: kind == 2,
                 verifier: (kind == 1).then_some(42),
                 domain: 7,
                 target: if kind == 3 { Bytes::from_static(b"../x") } else { Bytes::new() },

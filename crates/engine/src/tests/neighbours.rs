@@ -1,0 +1,92 @@
+//! What is brought beside what was asked for, and that it is the present.
+
+use tarn_base::ids::Ino;
+use tarn_vfs::{Caller, Errno, FileSystem, ListRequest, SetAttr};
+
+use super::opening::{look, make, root};
+use crate::engine::Engine;
+use crate::hash::name_hash;
+use crate::key::Key;
+use crate::testing::Rig;
+use crate::value::Inode;
+
+/// All names of the root, as a client lists them.
+async fn list(engine: &Engine) -> usize {
+    let request = ListRequest { after: 0, entries_max: 4096, bytes_max: 1 << 20, entry_overhead: 24, attrs: false };
+    engine.list(&Caller::root(), root(engine), request).await.expect("a directory").value.entries.len()
+}
+
+fn inode(engine: &Engine, ino: Ino) -> bool {
+    engine.core.caches.keys.peek(&Key::inode(root(engine).volume, ino)).is_some()
+}
+
+/// Whether what is found by `name` in the root is in the cache.
+fn name(engine: &Engine, name: &str) -> bool {
+    let volume = root(engine).volume;
+    let secret = engine.core.volumes.get(volume).unwrap().record.name_secret;
+    let hash = name_hash(&secret, name.as_bytes());
+    engine.core.caches.keys.peek(&Key::entry_hash(volume, root(engine).ino, hash)).is_some()
+}
+
+async fn reopened(rig: &Rig, engine: &Engine) -> std::sync::Arc<Engine> {
+    engine.close().await.unwrap();
+    rig.crash();
+    rig.open().await.0
+}
+
+#[tokio::test]
+async fn the_inodes_of_a_stretch_come_together_and_are_the_present() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let mut nodes = Vec::new();
+    for number in 0..200 {
+        nodes.push(make(&engine, &format!("file {number}")).await);
+    }
+    let engine = reopened(&rig, &engine).await;
+    let change = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    engine.setattr(&Caller::root(), nodes[70], change).await.expect("it is there");
+    look(&engine, "file 150").await;
+    assert!(!inode(&engine, nodes[160].ino) && !inode(&engine, nodes[72].ino));
+    look(&engine, "file 71").await;
+    assert!(inode(&engine, nodes[72].ino) && !inode(&engine, nodes[160].ino), "of the same stretch");
+    let found = engine.lookup(&Caller::root(), root(&engine), b"file 70").await.unwrap();
+    assert_eq!(found.value.0.mode, 0o600, "what lies over the store counts");
+}
+
+#[tokio::test]
+async fn names_that_were_listed_are_found_without_the_store_and_are_the_present() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    for number in 0..100 {
+        make(&engine, &format!("file {number}")).await;
+    }
+    let engine = reopened(&rig, &engine).await;
+    engine.remove(&Caller::root(), root(&engine), b"file 7").await.expect("it is there");
+    assert!(!name(&engine, "file 8"));
+    assert_eq!(list(&engine).await, 101);
+    assert!(name(&engine, "file 8"));
+    let gone = engine.lookup(&Caller::root(), root(&engine), b"file 7").await;
+    assert_eq!(gone.unwrap_err().value.errno, Errno::NotFound);
+    for number in (0..100).filter(|number| *number != 7) {
+        engine.remove(&Caller::root(), root(&engine), format!("file {number}").as_bytes()).await.expect("it is there");
+    }
+    assert_eq!(list(&engine).await, 2);
+}
+
+#[tokio::test]
+async fn names_that_share_a_hash_are_both_found_after_a_listing() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let nodes = [make(&engine, "File").await, make(&engine, "file").await];
+    let engine = reopened(&rig, &engine).await;
+    assert_eq!(list(&engine).await, 4);
+    assert!(!name(&engine, "file"), "a listing does not say all that stands there");
+    assert_eq!([look(&engine, "File").await, look(&engine, "file").await], nodes);
+    engine.remove(&Caller::root(), root(&engine), b"File").await.expect("it is there");
+    let engine = reopened(&rig, &engine).await;
+    assert_eq!(list(&engine).await, 3);
+    assert_eq!(look(&engine, "file").await, nodes[1]);
+    let held = engine.core.stack.load().view.clone();
+    let root = held.get(&Key::inode(root(&engine).volume, root(&engine).ino).encode()).await.unwrap().unwrap();
+    assert!(!Inode::decode(&root).unwrap().distinct, "once is enough");
+}
