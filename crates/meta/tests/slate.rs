@@ -39,6 +39,13 @@ async fn count_of(store: &dyn MetaStore, value: &[u8]) -> usize {
     page.entries.iter().filter(|(_, found)| found == value).count()
 }
 
+/// A life of the store with one commit.
+async fn commit_once(opener: &SlateOpener, batch: Batch) {
+    let meta = opener.open().await.unwrap();
+    meta.commit(batch).await.unwrap();
+    meta.close().await.unwrap();
+}
+
 async fn names(store: &dyn Store, part: &str) -> Vec<String> {
     let listed = store.list("shard/meta/").await.unwrap();
     listed.into_iter().map(|info| info.name).filter(|name| name.contains(part)).collect()
@@ -197,10 +204,7 @@ async fn damage_is_told_and_names_the_object() {
         let key = tarn_base::crypto::Key::new([1; 32]);
         Arc::new(tarn_store::sealed::SealedStore::new(memory.clone(), key, world.random.clone()))
     };
-    let meta = opener(sealed(), &world).open().await.unwrap();
-    meta.commit(batch(1000, &[3; 500])).await.unwrap();
-    meta.close().await.unwrap();
-    drop(meta);
+    commit_once(&opener(sealed(), &world), batch(1000, &[3; 500])).await;
     for name in names(&*memory, "compacted/").await {
         memory.tamper(&name, |bytes| bytes[100] ^= 1);
     }
@@ -285,10 +289,7 @@ async fn a_manifest_that_was_outrun_is_not_missed_and_one_that_is_gone_is() {
 async fn objects_named_like_the_stores_own_are_not_taken_for_them() {
     let world = support::world(1);
     let store = memory(&world);
-    let meta = opener(store.clone(), &world).open().await.unwrap();
-    meta.commit(batch(10, b"first")).await.unwrap();
-    meta.close().await.unwrap();
-    drop(meta);
+    commit_once(&opener(store.clone(), &world), batch(10, b"first")).await;
     let newest = names(&*store, "manifest/").await.pop().unwrap();
     let (bytes, _) = store.get(&newest).await.unwrap();
     for name in ["manifest/99.manifest", "manifest/notes.manifest", "compactions/99.compactions"] {
@@ -308,10 +309,7 @@ async fn objects_named_like_the_stores_own_are_not_taken_for_them() {
 async fn lists_of_compactions_that_were_all_taken_away_are_missed_before_anything_is_written() {
     let world = support::world(1);
     let store = memory(&world);
-    let meta = opener(store.clone(), &world).open().await.unwrap();
-    meta.commit(batch(10, b"first")).await.unwrap();
-    meta.close().await.unwrap();
-    drop(meta);
+    commit_once(&opener(store.clone(), &world), batch(10, b"first")).await;
     let boundary = Bytes::from_static(b"up to here they were garbage");
     store.put("shard/meta/gc/compactions.boundary", boundary, PutMode::Create).await.unwrap();
     let mut taken = Vec::new();

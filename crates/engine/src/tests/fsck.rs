@@ -84,6 +84,12 @@ impl World {
         edit(keys, key, Inode::decode, |value: &Inode, out| value.encode(out), change);
     }
 
+    /// Of the directory's names the first by hash.
+    fn bucket(&self, keys: &mut Keys, change: impl FnOnce(&mut Bucket)) {
+        let key = *keys.range(Key::entry_hash(self.volume, self.dir, 0)..).next().unwrap().0;
+        edit(keys, key, Bucket::decode, |value: &Bucket, out| value.encode(out), change);
+    }
+
     fn segment(&self, keys: &Keys, state: impl Fn(&SegmentValue) -> bool) -> (Key, SegmentValue) {
         let segments = keys.iter().filter(|(key, _)| key.kind == Kind::Segment);
         let mut found = segments.map(|(key, value)| (*key, SegmentValue::decode(value).unwrap()));
@@ -170,24 +176,12 @@ const TREE: &[(&str, Plant)] = &[
         k.insert(Key { b: key.b ^ 1, ..key }, value);
     }),
     ("is there twice", |w, k| {
-        let key = *k.range(Key::entry_hash(w.volume, w.dir, 0)..).next().unwrap().0;
-        edit(
-            k,
-            key,
-            Bucket::decode,
-            |v: &Bucket, out| v.encode(out),
-            |bucket| bucket.entries.push(bucket.entries[0].clone()),
-        );
+        w.bucket(k, |bucket| bucket.entries.push(bucket.entries[0].clone()));
     }),
     ("no two names have one hash", |w, k| {
-        let key = *k.range(Key::entry_hash(w.volume, w.dir, 0)..).next().unwrap().0;
-        edit(
-            k,
-            key,
-            Bucket::decode,
-            |v: &Bucket, out| v.encode(out),
-            |bucket| bucket.entries.push(HashEntry { name: "other".into(), ..bucket.entries[0].clone() }),
-        );
+        w.bucket(k, |bucket| {
+            bucket.entries.push(HashEntry { name: "other".into(), ..bucket.entries[0].clone() });
+        });
     }),
     ("it is empty", |w, k| put(k, Key::entry_hash(w.volume, w.dir, 5), |out| Bucket::default().encode(out))),
     ("is no name", |w, k| {
