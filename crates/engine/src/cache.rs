@@ -20,6 +20,9 @@ use crate::neighbours::Neighbours;
 /// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 const ENTRY_OVERHEAD: u64 = 160;
 
+/// About what an entry by its hash and an inode take together.
+const ENTRY_AND_INODE: u64 = 2 * ENTRY_OVERHEAD + 192;
+
 #[derive(Clone, Debug)]
 pub struct KeyWeight;
 
@@ -80,6 +83,11 @@ impl Caches {
                 Default::default(),
             ),
         }
+    }
+
+    /// Whether so many more directory entries and their inodes fit among the keys.
+    pub fn has_room(&self, entries: usize) -> bool {
+        self.keys.weight() + entries as u64 * ENTRY_AND_INODE <= self.keys.capacity()
     }
 }
 

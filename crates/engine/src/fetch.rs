@@ -43,7 +43,7 @@ impl Core {
         let stack = pins.stack.get_or_insert_with(|| self.stack.load()).clone();
         self.fetch_keys(&stack, pins, need).await?;
         for (range, limit) in &need.ranges {
-            let page = self.fetch_range(&stack, range, *limit).await?;
+            let page = self.fetch_range(&stack, range, *limit, need.attrs).await?;
             pins.ranges.push(page);
         }
         if !need.records.is_empty() {
@@ -170,7 +170,13 @@ impl Core {
         Ok(())
     }
 
-    async fn fetch_range(&self, stack: &Arc<Stack>, range: &Range<Key>, limit: usize) -> Result<PinnedRange, Errno> {
+    async fn fetch_range(
+        &self,
+        stack: &Arc<Stack>,
+        range: &Range<Key>,
+        limit: usize,
+        attrs: bool,
+    ) -> Result<PinnedRange, Errno> {
         let begins = Listings::begins(range);
         let limit = if begins { limit.max(listings::AT_LEAST) } else { limit };
         let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
@@ -181,7 +187,7 @@ impl Core {
             Some((last, _)) if !complete => last.after(),
             _ => None,
         };
-        self.enter_names(stack, range.start, &entries);
+        self.enter_names(stack, range.start, &entries, attrs);
         if begins {
             let kept = entries.iter().map(|(key, value)| (*key, value.clone())).collect();
             self.caches.listings.enter(&self.stack, stack.version, range.start, kept, until);
@@ -190,11 +196,11 @@ impl Core {
     }
 
     /// Puts what a listing says of names into the cache as what is found by them: who lists a directory goes on to look its names
-    /// up, or to remove them.
-    fn enter_names(&self, stack: &Arc<Stack>, first: Key, entries: &BTreeMap<Key, Bytes>) {
+    /// up, or to remove them. With attributes that is less likely, and the inodes need the room: then only where nothing must go for it.
+    fn enter_names(&self, stack: &Arc<Stack>, first: Key, entries: &BTreeMap<Key, Bytes>, attrs: bool) {
         let (volume, dir) = (first.volume, Ino(first.a));
         let distinct = || self.present_inode(volume, dir).is_some_and(|dir| dir.distinct);
-        if first.kind != Kind::EntryCookie || !distinct() {
+        if first.kind != Kind::EntryCookie || (attrs && !self.caches.has_room(entries.len())) || !distinct() {
             return;
         }
         let Some(of) = self.volumes.get(volume) else { return };

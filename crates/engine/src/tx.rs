@@ -60,6 +60,8 @@ pub struct Need {
     pub keys: BTreeSet<Key>,
     /// Ranges of keys, and at most how many of them.
     pub ranges: Vec<(Range<Key>, usize)>,
+    /// Beside a range of a directory's entries: attributes will be asked for as well.
+    pub attrs: bool,
     /// Each with its pointer's key.
     pub records: Vec<(Key, RecordPointer)>,
     pub logged: Vec<LogPlace>,

@@ -12,7 +12,11 @@ use crate::value::Inode;
 
 /// All names of the root, as a client lists them.
 async fn list(engine: &Engine) -> usize {
-    let request = ListRequest { after: 0, entries_max: 4096, bytes_max: 1 << 20, entry_overhead: 24, attrs: false };
+    list_with(engine, false).await
+}
+
+async fn list_with(engine: &Engine, attrs: bool) -> usize {
+    let request = ListRequest { after: 0, entries_max: 4096, bytes_max: 1 << 20, entry_overhead: 24, attrs };
     engine.list(&Caller::root(), root(engine), request).await.expect("a directory").value.entries.len()
 }
 
@@ -71,6 +75,25 @@ async fn names_that_were_listed_are_found_without_the_store_and_are_the_present(
         engine.remove(&Caller::root(), root(&engine), format!("file {number}").as_bytes()).await.expect("it is there");
     }
     assert_eq!(list(&engine).await, 2);
+}
+
+#[tokio::test]
+async fn names_listed_with_attributes_come_along_only_where_there_is_room() {
+    for (key_cache_bytes, room) in [(1 << 20, true), (40 << 10, false)] {
+        let mut rig = Rig::new();
+        rig.config.key_cache_bytes = key_cache_bytes;
+        let engine = rig.create().await;
+        for number in 0..100 {
+            make(&engine, &format!("file {number}")).await;
+        }
+        let engine = reopened(&rig, &engine).await;
+        let known = || (0..100).filter(|number| name(&engine, &format!("file {number}"))).count();
+        assert_eq!(list_with(&engine, true).await, 102);
+        assert_eq!(known() == 100, room, "{} names are known", known());
+        assert!(room || known() == 0, "{} names took the room of others", known());
+        assert_eq!(list(&engine).await, 102);
+        assert!(known() > 0, "without attributes they always come along");
+    }
 }
 
 #[tokio::test]
