@@ -19,6 +19,8 @@ pub struct Store {
     pub directory: PathBuf,
     /// The admin port.
     pub admin: u16,
+    /// The caches' part of the settings.
+    pub cache: &'static str,
 }
 
 /// Starts `tarn serve` on the port, its log, state and objects on the disk of the place.
@@ -40,7 +42,8 @@ fn serve(place: &Place, binary: &Path, port: u16, store: Option<&Store>) -> Outc
     let settings = place.directory.join("tarn.toml");
     // As many serving threads as it may use cores.
     let cores = if place.core.is_some() { "[nfs]\ncores = 1\n" } else { "" };
-    let shape = store.map_or_else(String::new, |store| format!("[measure]\nstore_shape = \"{}\"\n", store.shape));
+    let shape = store
+        .map_or_else(String::new, |store| format!("{}[measure]\nstore_shape = \"{}\"\n", store.cache, store.shape));
     std::fs::write(&settings, format!("{SETTINGS}{cores}{shape}"))
         .map_err(|error| format!("{}: {error}", settings.display()))?;
     let (data, address) = (place.text("tarn-data"), format!("127.0.0.1:{port}"));
