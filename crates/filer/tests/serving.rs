@@ -216,6 +216,19 @@ fn a_first_start_that_is_killed_is_taken_up_by_the_next() {
 }
 
 #[test]
+fn a_store_directory_whose_making_was_interrupted_is_made() {
+    for left in ["", ".tarn", ".tarn/staging"] {
+        let place = Place::new();
+        std::fs::create_dir_all(place.path("tarn-data/objects").join(left)).unwrap();
+        Server::start(&place, &[]).stop();
+        std::fs::remove_file(place.path("tarn-data/objects/.tarn/lock")).unwrap();
+        let refused = place.run(&["serve", "--config", "small.toml"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("it has no .tarn/lock"), "{said}");
+    }
+}
+
+#[test]
 fn a_stop_amid_writes_keeps_what_was_acknowledged() {
     let place = Place::new();
     let server = Server::start(&place, &[]);

@@ -1,5 +1,6 @@
 //! What an engine is made of: the store, the key and the log's file, found and judged before anything is made.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::sizes::show_size;
 
 /// What a store in a directory keeps beside the objects.
 const STORES_OWN: &str = ".tarn";
+/// The last of that to be made.
+const STORES_LOCK: &str = "lock";
 
 /// What an error of the store means to the operator.
 pub fn store_stop(settings: &Settings, error: &StoreError) -> Stop {
@@ -36,12 +39,15 @@ pub struct Metered {
 /// The store if it is there, without making or changing anything; a cloud's is taken to be there.
 pub fn existing_store(settings: &Settings, world: &World) -> Outcome<Option<Metered>> {
     let StoreUrl::Local(dir) = &settings.store.url else { return open_store(settings, world, false).map(Some) };
-    let mut names = match std::fs::read_dir(dir) {
+    let names = std::fs::read_dir(dir).and_then(|names| names.map(|name| Ok(name?.file_name())).collect());
+    let names: Vec<OsString> = match names {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(path_stop(dir, "--store", &error)),
     };
-    if names.next().is_none() {
+    // Without its lock nothing was ever put into it: its making was interrupted.
+    let no_object = names.iter().all(|name| name == STORES_OWN);
+    if no_object && !dir.join(STORES_OWN).join(STORES_LOCK).exists() {
         return Ok(None);
     }
     if dir.join(STORES_OWN).exists() {
