@@ -30,6 +30,12 @@ pub fn mix(value: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
+/// One number for bytes: others give another.
+pub fn fold(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+    words.fold(bytes.len() as u64, |hash, word| mix(hash ^ word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 
 use super::{Arguments, SERVERS};
 use crate::Outcome;
-use crate::content::mix;
+use crate::content::fold;
 use crate::drive::connection::Trouble;
 use crate::drive::reactor::Reactor;
 use crate::measure::{cpu, machine};
@@ -171,9 +171,7 @@ impl Stand {
 /// What results are of: another program's or another measurement's do not count.
 fn fingerprint(arguments: &Arguments, binary: &Path) -> Outcome<String> {
     let bytes = std::fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
-    let words = bytes.chunks(8).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
-    let hash = words.fold(bytes.len() as u64, |hash, word| mix(hash ^ word));
-    Ok(format!("tarn {hash:016x}, share {}, Ganesha {}", arguments.share, arguments.ganesha))
+    Ok(format!("tarn {:016x}, share {}, Ganesha {}", fold(&bytes), arguments.share, arguments.ganesha))
 }
 
 /// Forgets results that are of something else.
@@ -329,7 +327,8 @@ fn one(
         seed: 1,
         patience,
         raw: false,
-        before: Vec::new(),
+        asked: String::new(),
+        before: None,
         steady: steady.filter(|_| plan.steady),
     };
     let mut report = run_workload(&reactor, &site, &trouble, (&name, &definition), &options, &mut |_, _| ());

@@ -11,13 +11,14 @@ use crate::workload::agent::control::{Agents, HERE};
 use crate::workload::agent::message::Open;
 use crate::workload::agent::token::Token;
 use crate::workload::definition::Definition;
+use crate::workload::kept;
 use crate::workload::library::{LIBRARY, find, text};
 use crate::workload::page::page;
 use crate::workload::result::{Cell, Report};
 use crate::workload::run::{Load, Options, run as run_workload, run_by};
 use crate::workload::site::{Opening, Site};
 use crate::workload::table;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -93,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
     }
     check(arguments)?;
     let (name, definition) = find(&arguments.workload)?;
+    let (_, source) = text(&arguments.workload)?;
     if let Some(core) = arguments.pin_client {
         cpu::pin(core)?;
     }
@@ -101,22 +103,24 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
         signal_hook::flag::register(signal, interrupted.clone()).map_err(|error| error.to_string())?;
     }
     let before = match (&arguments.json, arguments.resume) {
-        (Some(path), true) => read(path)?,
+        (Some(path), true) => kept::read(path)?,
         _ => Vec::new(),
     };
     let mut reports = Vec::new();
     for target in &arguments.target {
-        let cells = before.iter().filter(|report| report.target == *target && report.workload == name);
-        let cells = cells.flat_map(|report| report.cells.clone()).collect();
-        let report = one(arguments, (&name, &definition), target, cells, &interrupted, &mut |report| {
-            let all: Vec<&Report> = reports.iter().chain([report]).collect();
-            arguments.json.as_ref().map_or(Ok(()), |path| write(path, &all))
+        let mut options = options(arguments);
+        options.asked = kept::asked(&options, arguments.agent.len(), &source);
+        options.before = kept::earlier(&before, (&name, target), &options.asked)?;
+        let report = one(arguments, (&name, &definition), target, &options, &interrupted, &mut |report| {
+            let so_far = kept::unfinished(report);
+            let all: Vec<&Report> = reports.iter().chain([&so_far]).collect();
+            arguments.json.as_ref().map_or(Ok(()), |path| kept::write(path, &all))
         })?;
         println!("{}\n", table::tail(&report));
         reports.push(report);
     }
     if let Some(path) = &arguments.json {
-        write(path, &reports.iter().collect::<Vec<_>>())?;
+        kept::write(path, &reports.iter().collect::<Vec<_>>())?;
     }
     if let Some(path) = &arguments.html {
         std::fs::write(path, page(&reports)).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -140,14 +144,15 @@ fn check(arguments: &Arguments) -> Outcome<()> {
     bounded("warm-up", arguments.warm_up.unwrap_or(0.0), 0.0, 86_400.0)?;
     bounded("seconds", arguments.seconds.unwrap_or(1.0), 0.01, 86_400.0)?;
     bounded("patience", arguments.patience, 0.0, 86_400.0)?;
-    bounded("connections", arguments.connections as f64, 1.0, 4096.0)
+    bounded("connections", arguments.connections as f64, 1.0, 4096.0)?;
+    arguments.json.iter().chain(&arguments.html).try_for_each(|path| kept::writable(path))
 }
 
 fn one(
     arguments: &Arguments,
     (name, definition): (&str, &Definition),
     target: &str,
-    before: Vec<Cell>,
+    options: &Options,
     interrupted: &Arc<AtomicBool>,
     keep: &mut dyn FnMut(&Report) -> Outcome<()>,
 ) -> Outcome<Report> {
@@ -160,7 +165,6 @@ fn one(
     // With agents only the directory is made from here.
     let connections = if agents.is_some() { 1 } else { arguments.connections };
     let site = Site::open(&reactor, &Opening { url, connections, patience, pid, core: None }, &trouble)?;
-    let options = options(arguments, before);
     let mut first = true;
     let mut kept = Ok(());
     let mut tell = |report: &Report, cell: &Cell| {
@@ -175,8 +179,8 @@ fn one(
     let opened = agents.as_mut().map(|agents| seat(agents, arguments, target, &site)).transpose();
     let report = match (opened, &mut agents) {
         (Err(error), _) => Err(error),
-        (Ok(_), Some(agents)) => Ok(run_by(Load::Agents(agents), &site, (name, definition), &options, &mut tell)),
-        (Ok(_), None) => Ok(run_workload(&reactor, &site, &trouble, (name, definition), &options, &mut tell)),
+        (Ok(_), Some(agents)) => Ok(run_by(Load::Agents(agents), &site, (name, definition), options, &mut tell)),
+        (Ok(_), None) => Ok(run_workload(&reactor, &site, &trouble, (name, definition), options, &mut tell)),
     };
     // They have stopped before what they made is taken away.
     drop(agents);
@@ -191,7 +195,7 @@ fn one(
     Ok(report)
 }
 
-fn options(arguments: &Arguments, before: Vec<Cell>) -> Options {
+fn options(arguments: &Arguments) -> Options {
     Options {
         quick: arguments.quick,
         peak: arguments.peak,
@@ -203,7 +207,8 @@ fn options(arguments: &Arguments, before: Vec<Cell>) -> Options {
         seed: arguments.seed,
         patience: Duration::from_secs_f64(arguments.patience),
         raw: arguments.raw || arguments.quick,
-        before,
+        asked: String::new(),
+        before: None,
         steady: None,
     }
 }
@@ -235,17 +240,4 @@ fn seat(agents: &mut Agents, arguments: &Arguments, target: &str, site: &Site) -
         seed: arguments.seed,
         raw: arguments.raw || arguments.quick,
     })
-}
-
-fn read(path: &Path) -> Outcome<Vec<Report>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
-}
-
-fn write(path: &Path, reports: &[&Report]) -> Outcome<()> {
-    let text = serde_json::to_string_pretty(reports).map_err(|error| error.to_string())?;
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

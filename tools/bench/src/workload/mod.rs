@@ -5,7 +5,7 @@
 //! - [`generator`]: one generator's part of a run. [`site`]: a target that is open. [`run`]: cell after cell. [`judge`]: what counts. [`steady`]: checkpoints at set moments. [`result`]: what was seen.
 //! - [`agent`]: several hosts that make one load.
 //! - [`admin`]: what a Tarn says of itself; [`bill`]: what its requests cost; [`progress`]: how far the run is.
-//! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page.
+//! - [`cli`]: the command. [`record`]: latencies while the load runs. [`table`]: the result on the terminal; [`page`]: as one HTML page; [`kept`]: files, and what is taken over from them.
 
 pub mod admin;
 pub mod agent;
@@ -15,6 +15,7 @@ pub mod definition;
 pub mod files;
 pub mod generator;
 pub mod judge;
+pub mod kept;
 pub mod library;
 pub mod page;
 pub mod place;

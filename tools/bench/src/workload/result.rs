@@ -21,6 +21,9 @@ pub struct Report {
     pub seed: u64,
     /// The data's size as a share of what the workload says.
     pub scale: f64,
+    /// What was asked for beside workload and target: cells are taken over only by who asks for the same.
+    #[serde(default)]
+    pub asked: String,
     /// Units at the peak.
     pub peak: f64,
     pub files: u64,

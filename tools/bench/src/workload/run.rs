@@ -37,8 +37,10 @@ pub struct Options {
     pub patience: Duration,
     /// Keep every latency and compare the percentiles with them.
     pub raw: bool,
-    /// Cells that an earlier run has measured already.
-    pub before: Vec<Cell>,
+    /// All of it in words.
+    pub asked: String,
+    /// An earlier run of the same, which has measured some cells already.
+    pub before: Option<Report>,
     /// One checkpoint in each cell, at a set moment.
     pub steady: Option<Steady>,
 }
@@ -175,6 +177,7 @@ fn blank(name: &str, definition: &Definition, options: &Options, site: &Site) ->
         began: now.as_secs(),
         seed: options.seed,
         scale: options.scale,
+        asked: options.asked.clone(),
         peak: 0.0,
         files: 0,
         bytes: 0,
@@ -221,12 +224,18 @@ impl Stage<'_> {
         let sized_for = if report.peak > 0.0 { report.peak } else { SMALL_PEAK };
         let made = self.load.make(sized_for, scale)?;
         (report.files, report.bytes, report.directories) = (made.files, made.bytes, made.directories);
+        let before = self.options.before.as_ref();
         if report.peak == 0.0 && self.definition.load.points > 0 {
-            report.peak = self.find_peak()?;
+            // Cells that are taken over are shares of the peak that was found then.
+            report.peak = match before.filter(|before| !before.cells.is_empty()) {
+                Some(before) => before.peak,
+                None => self.find_peak()?,
+            };
         }
         for step in steps(self.definition, self.options, quick, report.peak) {
-            let before = self.options.before.iter().find(|cell| cell.name == step.name && cell.valid).cloned();
-            let cell = before.map_or_else(|| self.cell(&step), Ok)?;
+            let cells = before.map_or(&[][..], |before| &before.cells);
+            let measured = cells.iter().find(|cell| cell.name == step.name && cell.valid).cloned();
+            let cell = measured.map_or_else(|| self.cell(&step), Ok)?;
             report.cells.push(cell.clone());
             tell(report, &cell);
         }
