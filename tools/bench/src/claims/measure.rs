@@ -96,7 +96,7 @@ pub const PLANS: &[Plan] = &[
     Plan { name: "analytics", workload: "analytics", rounds: 5, ..SHORT },
     Plan { name: "vdbench-grid", workload: "vdbench-grid", scale: 0.25, warm_up: 0.2, seconds: 1.5, ..SHORT },
     Plan { name: "small-files", workload: "small-files", scale: 0.3, ..SHORT },
-    Plan { name: "softnas-matrix", workload: "softnas-matrix", warm_up: 0.3, seconds: 1.5, ..SHORT },
+    Plan { name: "softnas-matrix", workload: "softnas-matrix", scale: 0.025, warm_up: 0.3, seconds: 1.5, ..SHORT },
     Plan { name: "render", workload: "render", scale: 0.5, ..SHORT },
     Plan { name: "bowtie", workload: "bowtie", scale: 0.25, warm_up: 0.5, seconds: 2.5, ..SHORT },
 ];
