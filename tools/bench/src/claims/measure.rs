@@ -90,7 +90,8 @@ pub const PLANS: &[Plan] = &[
         seconds: 9.0,
         ..SHORT
     },
-    Plan { name: "oltp", workload: "oltp", rounds: 5, ..SHORT },
+    // On one file.
+    Plan { name: "oltp", workload: "oltp", scale: 0.0625, rounds: 5, ..SHORT },
     Plan { name: "stream-read", workload: "stream-read", rounds: 5, ..SHORT },
     Plan { name: "stream-write", workload: "stream-write", rounds: 5, ..SHORT },
     Plan { name: "analytics", workload: "analytics", rounds: 5, ..SHORT },

@@ -354,7 +354,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         plan: "bowtie",
-        what: "8 jobs of 17 MB/s, each one's share of the only one's",
+        what: "8 jobs that write 17 MB/s, each one's share of the only one's",
         seed: "PowerScale, 5 to 40 jobs: 0.92",
         aim: "0.92",
         figure: Figure::Median(|beside| efficiency(beside.own)),
