@@ -20,8 +20,11 @@ const HISTORIES_PER_HIT: u64 = 100;
 /// The crash point that only a failed batch leads to, and the histories with SlateDB that meet it once.
 const REOPENING: &str = "before opening the metadata store again";
 const HISTORIES_PER_REOPENING: u64 = 1000;
-/// Of a thousand histories, those that reach a checkpoint, and those that collect garbage.
-const SHARE_MIN: u64 = 990;
+/// Histories that may end without a checkpoint, or without collecting garbage: one in a hundred, and five more. One or two in a
+/// thousand do end so; the five keep a run of two hundred from failing by chance.
+fn may_lack(histories: u64) -> u64 {
+    histories / 100 + 5
+}
 
 /// Cells beside crash points, store faults and operations.
 const CELLS: [(&str, &[&str]); 7] = [
@@ -124,7 +127,7 @@ impl Tally {
             .collect();
         let shares = [("a checkpoint", self.checkpoints), ("a collection", self.collections)];
         for (what, count) in shares {
-            if count * 1000 < self.histories * SHARE_MIN {
+            if count + may_lack(self.histories) < self.histories {
                 missing.push(format!("{what} in {count} of {} histories", self.histories));
             }
         }
@@ -162,11 +165,11 @@ mod tests {
         let mut tally = Tally { histories: HISTORIES_MIN - 1, ..Tally::default() };
         assert_eq!(tally.missing(false), Vec::<String>::new());
         tally.histories = 10_000;
-        (tally.checkpoints, tally.collections) = (10_000, 9_899);
+        (tally.checkpoints, tally.collections) = (9_895, 9_894);
         for (kind, name) in tally.cells(false) {
             (0..100).for_each(|_| tally.coverage.hit(kind, name.clone()));
         }
-        assert_eq!(tally.missing(false), ["a collection in 9899 of 10000 histories"]);
+        assert_eq!(tally.missing(false), ["a collection in 9894 of 10000 histories"]);
         tally.coverage.hit("crash points passed", "one that is new");
         assert_eq!(tally.missing(false).len(), 2);
         tally.short.push(7);
