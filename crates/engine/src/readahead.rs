@@ -6,8 +6,11 @@
 use parking_lot::Mutex;
 use tarn_vfs::Node;
 
-/// Streams watched at once; the oldest gives way.
-const STREAMS_MAX: usize = 256;
+/// Sets of streams; a stream is in the one that its file and the place where it goes on choose.
+const SETS: usize = 16;
+
+/// Streams of a set watched at once; the one that read longest ago gives way.
+const STREAMS_OF_A_SET: usize = 16;
 
 /// One sequential reader.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +25,18 @@ struct Stream {
 }
 
 /// The sequential readers of a shard.
+///
+/// Every read looks here, most of them in vain, so a read looks at one small set of streams instead of at all.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    streams: Mutex<Vec<Stream>>,
+    /// Each in the order in which its streams read last.
+    sets: [Mutex<Vec<Stream>>; SETS],
+}
+
+/// The set of a stream that goes on at `next`.
+fn set(node: Node, next: u64) -> usize {
+    let mixed = (node.ino.0 ^ next.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - SETS.ilog2())) as usize
 }
 
 /// How many bytes to read ahead after `run` bytes in sequence: nothing for the first reads, then as much again as
@@ -36,18 +48,12 @@ fn window(run: u64) -> u64 {
 impl ReadAhead {
     /// Notes a read; gives the range to fetch, if any.
     pub fn note(&self, node: Node, offset: u64, count: u64) -> Option<(u64, u64)> {
-        let mut streams = self.streams.lock();
-        let at = streams.iter().position(|stream| stream.node == node && stream.next == offset);
-        let Some(at) = at else {
-            if streams.len() >= STREAMS_MAX {
-                streams.remove(0);
-            }
-            let end = offset.saturating_add(count);
-            streams.push(Stream { node, next: end, run: count, ahead: end });
+        let end = offset.saturating_add(count);
+        let Some(mut stream) = self.take(node, offset) else {
+            self.put(Stream { node, next: end, run: count, ahead: end });
             return None;
         };
-        let mut stream = streams.remove(at);
-        stream.next = offset.saturating_add(count);
+        stream.next = end;
         stream.run += count;
         let from = stream.ahead.max(stream.next);
         let to = stream.next.saturating_add(window(stream.run));
@@ -56,13 +62,30 @@ impl ReadAhead {
         if due {
             stream.ahead = to;
         }
-        streams.push(stream);
+        self.put(stream);
         due.then_some((from, to))
+    }
+
+    /// The stream that goes on at `offset`.
+    fn take(&self, node: Node, offset: u64) -> Option<Stream> {
+        let mut streams = self.sets[set(node, offset)].lock();
+        let at = streams.iter().position(|stream| stream.next == offset && stream.node == node)?;
+        Some(streams.remove(at))
+    }
+
+    fn put(&self, stream: Stream) {
+        let mut streams = self.sets[set(stream.node, stream.next)].lock();
+        if streams.len() >= STREAMS_OF_A_SET {
+            streams.remove(0);
+        }
+        streams.push(stream);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tarn_base::ids::Ino;
+
     use super::*;
 
     #[test]
@@ -75,5 +98,24 @@ mod tests {
         assert!(to >= from + (1 << 20) - 65_536);
         assert_eq!(ahead.note(node, 131_072, 4096), None, "asked for already");
         assert_eq!(ahead.note(node, 999_999, 65_536), None);
+    }
+
+    #[test]
+    fn many_sequential_readers_are_known_among_random_ones() {
+        const READERS: u64 = 64;
+        let ahead = ReadAhead::default();
+        let reader = |ino: u64| Node { ino: Ino(ino), ..Node::default() };
+        let mut random = 1_u64;
+        let mut asked = vec![0_u64; READERS as usize];
+        for step in 0..128_u64 {
+            for ino in 0..READERS {
+                let got = ahead.note(reader(ino), step << 16, 1 << 16);
+                asked[ino as usize] = asked[ino as usize].max(got.map_or(0, |(_, to)| to));
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                assert_eq!(ahead.note(reader(READERS), (random >> 20) << 12, 4096), None);
+            }
+        }
+        let known = asked.iter().filter(|to| **to > 128 << 16).count() as u64;
+        assert!(known * 10 >= READERS * 9, "{known} of {READERS} are read ahead for at their ends");
     }
 }
