@@ -368,6 +368,7 @@ impl Core {
             open.put(key, OverlayValue { value, barrier });
         }
         let spill = self.config.spills(self.overlay_ram_bytes());
+        self.log.expect_reads(spill);
         apply_data(&open, entry, appended.place, appended.payload.as_ref(), head as u32, spill);
         self.note_progress(&open);
         Ok(appended.position)

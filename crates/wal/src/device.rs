@@ -20,6 +20,10 @@ pub trait LogDevice: Send + Sync {
     fn flush(&self) -> io::Result<()>;
     /// How messages name it: a path.
     fn name(&self) -> String;
+    /// Whether what is written from now on will be read back soon. Only speed hangs on it.
+    fn expect_reads(&self, _soon: bool) {}
+    /// `len` bytes from `at` on, all within the device, are read next. Only speed hangs on it.
+    fn read_ahead(&self, _at: u64, _len: u64) {}
 }
 
 /// Bytes in memory; survives nothing. For tests.

@@ -3,16 +3,18 @@
 //! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
 //! - A file under its final name is whole: creation happens under another name and ends with a rename.
 //! - Large writes and reads of whole blocks go past the page cache, where the file system takes that: a stream is written far
-//!   more than it is read, and read back once. Everything else goes as usual, for small changes are read back one here, one
-//!   there; one flush covers both.
+//!   more than it is read, and read back once. Small writes, which one or two callers wait for, take the same way for being the
+//!   shorter, but not while they are expected to be read back, one here, one there. One flush covers both.
 //! - One process at a time: an exclusive advisory lock is held as long as the device lives.
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::aligned::{ALIGN, Aligned, is_aligned};
@@ -20,7 +22,9 @@ use crate::device::LogDevice;
 
 const FILL_CHUNK: usize = 4 << 20;
 /// Writes and reads from this size on go past the page cache, bytes.
-const DIRECT_MIN: usize = 1 << 20;
+const LARGE: usize = 1 << 20;
+/// And writes of up to this size.
+const SMALL: usize = 16 << 10;
 
 /// A log in a file.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct FileDevice {
     direct: Option<File>,
     path: PathBuf,
     size: u64,
+    /// What is written is read back soon.
+    read_soon: AtomicBool,
 }
 
 impl FileDevice {
@@ -52,7 +58,7 @@ impl FileDevice {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
-        let device = FileDevice { file, direct: direct(&staged), path: path.to_owned(), size };
+        let device = FileDevice::new(file, direct(&staged), path, size);
         let mut memory = Aligned::default();
         let zeros = memory.room(FILL_CHUNK);
         zeros.fill(0);
@@ -74,30 +80,35 @@ impl FileDevice {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         lock(&file)?;
         let size = file.metadata()?.len();
-        Ok(FileDevice { file, direct: direct(path), path: path.to_owned(), size })
+        Ok(FileDevice::new(file, direct(path), path, size))
     }
 
     /// Opens `path` for reading only and without a lock: for `verify` beside a running server.
     pub fn open_read_only(path: &Path) -> io::Result<FileDevice> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        Ok(FileDevice { file, direct: None, path: path.to_owned(), size })
+        Ok(FileDevice::new(file, None, path, size))
+    }
+
+    fn new(file: File, direct: Option<File>, path: &Path, size: u64) -> FileDevice {
+        FileDevice { file, direct, path: path.to_owned(), size, read_soon: AtomicBool::new(false) }
     }
 
     /// Writes as much of `data` as goes past the page cache; gives how much.
     fn write_past_cache(&self, at: u64, data: &[u8]) -> io::Result<usize> {
-        let Some(direct) = self.past_cache(at, data) else { return Ok(0) };
+        let shorter = data.len() <= SMALL && !self.read_soon.load(Ordering::Relaxed);
+        let Some(direct) = self.past_cache(shorter || data.len() >= LARGE, at, data) else { return Ok(0) };
         in_whole_blocks(data.len(), |done| direct.write_at(&data[done..], at + done as u64))
     }
 
     /// Fills as much of `buf` as comes past the page cache; gives how much.
     fn read_past_cache(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let Some(direct) = self.past_cache(at, buf) else { return Ok(0) };
+        let Some(direct) = self.past_cache(buf.len() >= LARGE, at, buf) else { return Ok(0) };
         in_whole_blocks(buf.len(), |done| direct.read_at(&mut buf[done..], at + done as u64))
     }
 
-    fn past_cache(&self, at: u64, bytes: &[u8]) -> Option<&File> {
-        self.direct.as_ref().filter(|_| bytes.len() >= DIRECT_MIN && is_aligned(at, bytes))
+    fn past_cache(&self, worth: bool, at: u64, bytes: &[u8]) -> Option<&File> {
+        self.direct.as_ref().filter(|_| worth && is_aligned(at, bytes))
     }
 }
 
@@ -164,6 +175,18 @@ impl LogDevice for FileDevice {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn expect_reads(&self, soon: bool) {
+        // It is told far more often than it changes.
+        if self.read_soon.load(Ordering::Relaxed) != soon {
+            self.read_soon.store(soon, Ordering::Relaxed);
+        }
+    }
+
+    fn read_ahead(&self, at: u64, len: u64) {
+        // A file system that does not know it reads no worse than without.
+        let _ = rustix::fs::fadvise(&self.file, at, NonZeroU64::new(len), Advice::WillNeed);
     }
 }
 

@@ -249,6 +249,11 @@ impl Log {
         self.pool.rest();
     }
 
+    /// Whether what is appended from now on will be read back before it is trimmed. Only speed hangs on it.
+    pub fn expect_reads(&self, soon: bool) {
+        self.ring.expect_reads(soon);
+    }
+
     /// Bytes that only [`Log::append_reserved`](Log::append_reserved) may use.
     pub fn reserve(&self) -> u64 {
         match self.options.reserve_share {

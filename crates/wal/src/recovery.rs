@@ -27,6 +27,8 @@ use crate::ring::{FrameFault, Ring};
 /// The smallest ring; a server's is larger than its longest entry by far.
 const RING_MIN: u64 = 64 << 10;
 const SCAN_CHUNK: usize = 1 << 20;
+/// What a replay asks the device for before it comes to it, bytes: at least half of it is on its way at any time.
+const READ_AHEAD: u64 = 16 << 20;
 
 /// What a new log is made of.
 pub struct CreateOptions<'a> {
@@ -226,7 +228,12 @@ impl Recovery {
         self.frames.clear();
         self.replayed = None;
         self.end_doubt = None;
+        let mut ahead = found.end;
         let reason = loop {
+            if found.end + READ_AHEAD / 2 >= ahead {
+                self.ring.read_ahead(ahead, READ_AHEAD);
+                ahead += READ_AHEAD;
+            }
             let (frame, body) = match self.frame_at(&header, &found, opening)? {
                 Found::Frame(frame, body) => (frame, body),
                 Found::End(reason) => break reason,

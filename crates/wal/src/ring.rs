@@ -84,6 +84,20 @@ impl Ring {
         if wrapped.is_empty() { Ok(()) } else { self.device.write(RING_START, wrapped) }
     }
 
+    /// Whether what is written from now on will be read back soon.
+    pub fn expect_reads(&self, soon: bool) {
+        self.device.expect_reads(soon);
+    }
+
+    /// `len` bytes from `offset` on are read next.
+    pub fn read_ahead(&self, offset: u64, len: u64) {
+        let ((at, first), wrapped) = self.parts(offset, len.min(self.size) as usize);
+        self.device.read_ahead(at, first as u64);
+        if wrapped > 0 {
+            self.device.read_ahead(RING_START, wrapped as u64);
+        }
+    }
+
     /// Flushes the device; after the first error every call fails, without asking the device again.
     pub fn flush(&self) -> io::Result<()> {
         let _one_at_a_time = self.flushes.lock();
