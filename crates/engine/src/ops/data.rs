@@ -60,6 +60,10 @@ pub fn is_charged(
     cuts: Option<&MapState>,
     record: u64,
 ) -> Step<bool> {
+    if inode.records == 0 {
+        // None of it is, as at the first write to a file.
+        return Ok(false);
+    }
     let key: DataKey = (volume.id, ino, record);
     let stack = tx.stack.clone();
     let mut made_in = stack.generations.iter().filter_map(|generation| generation.record_generation(&key));
