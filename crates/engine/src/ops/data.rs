@@ -65,8 +65,7 @@ pub fn is_charged(
         return Ok(false);
     }
     let key: DataKey = (volume.id, ino, record);
-    let stack = tx.stack.clone();
-    let mut made_in = stack.generations.iter().filter_map(|generation| generation.record_generation(&key));
+    let mut made_in = tx.stack.generations.iter().filter_map(|generation| generation.record_generation(&key));
     // A partial cut has discarded, and discharged, what the open generation held; what is older keeps its charge
     // until the background removes it.
     if made_in.any(|made_in| cuts.is_none_or(|map| !whole_cut_hides(map, made_in))) {
@@ -140,8 +139,7 @@ fn has_data(
 ) -> Step<bool> {
     let key: DataKey = (volume.id, ino, record);
     let counts = |generation| cuts.is_none_or(|map: &MapState| map.counts(record, generation));
-    let stack = tx.stack.clone();
-    if stack.generations.iter().filter_map(|held| held.record_generation(&key)).any(counts) {
+    if tx.stack.generations.iter().filter_map(|held| held.record_generation(&key)).any(counts) {
         return Ok(true);
     }
     if tx.is_fresh(inode) {

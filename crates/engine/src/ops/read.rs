@@ -76,9 +76,13 @@ impl Read {
         let counts = |generation| cuts.is_none_or(|map: &MapState| map.counts(record, generation));
         let mut gaps: SmallVec<[(u32, u32); 4]> = SmallVec::from_slice(&[(start, end)]);
         let mut found: SmallVec<[Extent; 4]> = SmallVec::new();
-        let stack = tx.stack.clone();
-        for dirty in stack.records(&key).filter(|dirty| counts(dirty.generation)) {
-            gaps = fill(gaps, &dirty.extents, &mut found);
+        // The newest first.
+        for generation in &tx.stack.generations {
+            generation.see_record(&key, |dirty| {
+                if counts(dirty.generation) {
+                    gaps = fill(std::mem::take(&mut gaps), &dirty.extents, &mut found);
+                }
+            });
             if gaps.is_empty() {
                 break;
             }

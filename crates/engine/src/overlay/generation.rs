@@ -112,8 +112,9 @@ impl Generation {
         (taken, entries.next().map(|(key, _)| *key))
     }
 
-    pub fn record(&self, key: &DataKey) -> Option<DirtyRecord> {
-        self.shard(key.0, key.1.0).read().data.get(key).cloned()
+    /// Shows `see` a record, if it is dirty here. Its shard is locked meanwhile.
+    pub fn see_record(&self, key: &DataKey, see: impl FnOnce(&DirtyRecord)) {
+        self.shard(key.0, key.1.0).read().data.get(key).map(see);
     }
 
     pub fn has_record(&self, key: &DataKey) -> bool {

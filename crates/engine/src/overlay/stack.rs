@@ -6,7 +6,6 @@ use parking_lot::RwLock;
 use tarn_meta::MetaView;
 
 use super::generation::{DataKey, Generation, OverlayValue};
-use super::record::DirtyRecord;
 use crate::key::Key;
 
 /// One moment: the generations, newest first (the first is open), and the store below them.
@@ -36,11 +35,6 @@ impl Stack {
     /// Whether any generation holds dirty data of a record.
     pub fn has_record(&self, key: &DataKey) -> bool {
         self.generations.iter().any(|generation| generation.has_record(key))
-    }
-
-    /// The dirty parts of a record, newest first.
-    pub fn records<'a>(&'a self, key: &'a DataKey) -> impl Iterator<Item = DirtyRecord> + 'a {
-        self.generations.iter().filter_map(|generation| generation.record(key))
     }
 }
 
