@@ -1,7 +1,8 @@
 //! The ordered key-value contract on SlateDB: an LSM tree in the object store.
 //!
-//! - SlateDB's own log is off. A commit is one batch in one memtable, flushed to one SST and published by one manifest,
-//!   which is created under a number nobody else took: all of it or nothing.
+//! - SlateDB's own log is off. A commit is one memtable, flushed to one SST and published by one manifest, which is
+//!   created under a number nobody else took: all of it or nothing. The memtable is filled part by part, for SlateDB
+//!   copies each part several times: what fits into the processor's cache costs half.
 //! - A view is a SlateDB snapshot taken after the manifest of a commit was written, never before.
 //! - A look reads through a reader that writes nothing.
 //! - Opening writes a manifest with the next writer epoch; whoever has an older one can publish nothing more.
@@ -24,7 +25,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::future::{Either, select};
+use futures::{StreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, DbReaderOptions, FlushOptions, FlushType};
@@ -91,6 +94,13 @@ impl SlateOpener {
         }
     }
 }
+
+/// Changes that are brought into the memtable at a time.
+const PART: usize = 512;
+/// Parts that are on their way to it.
+const PARTS_AT_ONCE: usize = 4;
+/// What a change takes there beside its key and value, bytes, at most.
+const ENTRY: usize = 64;
 
 /// Tries of an opening whose clock was behind what had been written.
 const CLOCK_TRIES: u32 = 4;
@@ -364,8 +374,14 @@ impl SlateStore {
         Err(MetaError::Gone(what))
     }
 
-    async fn write(&self, batch: WriteBatch) -> Result<(), slatedb::Error> {
-        self.opened.db.write(batch).await?;
+    /// Brings the batch into the memtable, where nobody sees it, and flushes that.
+    async fn write(&self, batch: Batch) -> Result<(), slatedb::Error> {
+        let parts = parts_of(batch).into_iter().map(|part| self.opened.db.write(part));
+        // One waits while the next is brought.
+        let mut parts = stream::iter(parts).buffered(PARTS_AT_ONCE);
+        while let Some(written) = parts.next().await {
+            written?;
+        }
         self.opened.db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await
     }
 }
@@ -400,7 +416,7 @@ impl MetaStore for SlateStore {
         }
         let mut committing = Committing(Some(self));
         if !batch.changes.is_empty() {
-            let batch = translate(batch)?;
+            verify_keys(&batch)?;
             match within(&self.world, self.patience, self.write(batch)).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -468,16 +484,48 @@ impl MetaStore for SlateStore {
     }
 }
 
-fn translate(batch: Batch) -> MetaResult<WriteBatch> {
-    let mut out = WriteBatch::new();
-    for (key, value) in batch.changes {
-        if key.is_empty() || key.len() > usize::from(u16::MAX) {
-            return Err(MetaError::Unavailable(format!("a key of {} bytes cannot be stored", key.len())));
+fn verify_keys(batch: &Batch) -> MetaResult<()> {
+    match batch.changes.iter().find(|(key, _)| key.is_empty() || key.len() > usize::from(u16::MAX)) {
+        Some((key, _)) => Err(MetaError::Unavailable(format!("a key of {} bytes cannot be stored", key.len()))),
+        None => Ok(()),
+    }
+}
+
+/// What goes into the memtable at a time: all of `batch` where SlateDB could flush the memtable by itself before the last of
+/// it is there.
+fn parts_of(batch: Batch) -> Vec<WriteBatch> {
+    let bytes_of = |(key, value): &(Bytes, Option<Bytes>)| key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY;
+    let apart = batch.changes.iter().map(bytes_of).sum::<usize>() < settings::FLUSHED_AT / 2;
+    let most = if apart { PART } else { batch.changes.len() };
+    let mut parts: Vec<WriteBatch> = Vec::with_capacity(batch.changes.len().div_ceil(most.max(1)));
+    for (at, (key, value)) in batch.changes.into_iter().enumerate() {
+        if at % most == 0 {
+            parts.push(WriteBatch::new());
         }
-        match value {
-            Some(value) => out.put_bytes(key, value),
-            None => out.delete(key),
+        if let Some(part) = parts.last_mut() {
+            match value {
+                Some(value) => part.put_bytes(key, value),
+                None => part.delete(key),
+            }
         }
     }
-    Ok(out)
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_slatedb_might_flush_by_itself_is_not_taken_apart() {
+        let value = Bytes::from(vec![0; 1 << 20]);
+        let batch = |changes: usize| Batch {
+            changes: (0..changes).map(|at| (Bytes::from(at.to_string()), Some(value.clone()))).collect(),
+        };
+        assert_eq!(parts_of(batch(0)).len(), 0);
+        assert_eq!(parts_of(batch(500)).len(), 1);
+        assert_eq!(parts_of(batch(513)).len(), 1, "of 513 MiB");
+        let small = Batch { changes: (0..1025).map(|at| (Bytes::from(at.to_string()), None)).collect() };
+        assert_eq!(parts_of(small).len(), 3);
+    }
 }

@@ -110,6 +110,9 @@ impl Failing {
     }
 }
 
+/// More changes than go into a memtable at a time.
+const MANY: u32 = 1400;
+
 /// Fails every single `put` of a commit in turn and for good; afterwards the batch is there whole or not at all.
 #[tokio::test]
 async fn a_commit_that_fails_at_any_request_is_whole_or_nothing() {
@@ -119,9 +122,9 @@ async fn a_commit_that_fails_at_any_request_is_whole_or_nothing() {
         let effect = Effect::Before(StoreError::Denied("injected".to_owned()));
         let (failing, store) = Failing::over(memory.clone(), &world, false, effect);
         let meta = opener(store, &world).open().await.unwrap();
-        meta.commit(batch(100, b"old")).await.unwrap();
+        meta.commit(batch(MANY, b"old")).await.unwrap();
         failing.fail_after(put);
-        let committed = meta.commit(batch(100, b"new")).await;
+        let committed = meta.commit(batch(MANY, b"new")).await;
         let reached = failing.reached();
         if committed.is_err() {
             assert!(matches!(committed, Err(MetaError::Unknown(_))), "{committed:?}");
@@ -130,8 +133,8 @@ async fn a_commit_that_fails_at_any_request_is_whole_or_nothing() {
         drop(meta);
         let again = opener(memory, &world).open().await.unwrap();
         let new = count_of(&*again, b"new").await;
-        assert_eq!(new + count_of(&*again, b"old").await, 100);
-        assert_eq!(new, if committed.is_ok() { 100 } else { 0 });
+        assert_eq!(new + count_of(&*again, b"old").await, MANY as usize);
+        assert_eq!(new, if committed.is_ok() { MANY as usize } else { 0 });
         again.close().await.unwrap();
         if !reached {
             assert!(put >= 2, "a commit of {put} requests");
@@ -148,15 +151,18 @@ async fn a_commit_survives_the_loss_of_any_reply() {
         let memory = memory(&world);
         let (failing, store) = Failing::over(memory.clone(), &world, true, Effect::After);
         let meta = opener(store, &world).open().await.unwrap();
-        meta.commit(batch(100, b"old")).await.unwrap();
+        meta.commit(batch(MANY, b"old")).await.unwrap();
         failing.fail_after(put);
-        meta.commit(batch(100, b"new")).await.unwrap();
+        meta.commit(batch(MANY, b"new")).await.unwrap();
         let reached = failing.reached();
-        assert_eq!(count_of(&*meta, b"new").await, 100);
-        meta.commit(batch(50, b"newer")).await.unwrap();
+        assert_eq!(count_of(&*meta, b"new").await, MANY as usize);
+        meta.commit(batch(MANY / 2, b"newer")).await.unwrap();
         drop(meta);
         let again = opener(memory, &world).open().await.unwrap();
-        assert_eq!((count_of(&*again, b"newer").await, count_of(&*again, b"new").await), (50, 50));
+        assert_eq!(
+            (count_of(&*again, b"newer").await, count_of(&*again, b"new").await),
+            (MANY as usize / 2, MANY as usize / 2)
+        );
         again.close().await.unwrap();
         if !reached {
             break;

@@ -20,7 +20,7 @@ use super::stages::Lap;
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::dedupe::Known;
-use crate::key::{Key, Kind, segment_id};
+use crate::key::{KEY_SIZE, Key, Kind, segment_id};
 use crate::overlay::Closed;
 use crate::value::{ShardState, Usage};
 
@@ -294,6 +294,22 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     out.into()
 }
 
+/// The encodings of `items`, of about `each` bytes, in one piece of memory: one for each item costs more than its bytes.
+fn encoded_together<T, E: Fn(&T, &mut Vec<u8>)>(
+    items: &[T],
+    each: usize,
+    encode: E,
+) -> impl Iterator<Item = Bytes> + use<T, E> {
+    let mut out = Vec::with_capacity(items.len() * each);
+    let mut ends = Vec::with_capacity(items.len());
+    for item in items {
+        encode(item, &mut out);
+        ends.push(out.len());
+    }
+    let (all, mut from) = (Bytes::from(out), 0);
+    ends.into_iter().map(move |end| all.slice(std::mem::replace(&mut from, end)..end))
+}
+
 /// Usage of the volumes that are there at the generation's end. One that is being created may be known already without
 /// its record being in the log: a crash would leave the usage of a volume that never was.
 async fn usage_of_what_is_there(
@@ -323,8 +339,10 @@ fn batch(
     segments: BTreeMap<Key, Option<Bytes>>,
     state: &ShardState,
 ) -> Batch {
-    let mut changes = collected.keys.clone();
-    changes.extend(packed.pointers.iter().map(|(key, pointer)| (*key, Some(encoded(|out| pointer.encode(out))))));
+    let mut changes = Vec::with_capacity(collected.keys.len() + packed.pointers.len() + segments.len() + usage.len());
+    changes.extend(collected.keys.iter().cloned());
+    let pointers = encoded_together(&packed.pointers, 48, |(_, pointer), out| pointer.encode(out));
+    changes.extend(packed.pointers.iter().zip(pointers).map(|((key, _), value)| (*key, Some(value))));
     changes.extend(segments);
     changes.extend(usage.iter().map(|(volume, usage)| (Key::usage(*volume), Some(encoded(|out| usage.encode(out))))));
     debug_assert!(changes.iter().all(|(key, _)| key.kind != Kind::Shard));
@@ -337,7 +355,9 @@ fn batch(
         }
         same
     });
-    let shard = std::iter::once(shard_change(state));
-    let rest = changes.into_iter().map(|(key, value)| (key.bytes(), value));
-    Batch { changes: shard.chain(rest).collect() }
+    let keys = encoded_together(&changes, KEY_SIZE, |(key, _), out| out.extend_from_slice(&key.encode()));
+    let mut batch = Vec::with_capacity(changes.len() + 1);
+    batch.push(shard_change(state));
+    batch.extend(keys.zip(changes.into_iter().map(|(_, value)| value)));
+    Batch { changes: batch }
 }

@@ -17,6 +17,8 @@ const COMPACTION_POLL: Duration = Duration::from_secs(5);
 pub const WORKER_SILENT: Duration = Duration::from_secs(30);
 /// Tries of one request on the object store, 0.1 to 1 s apart, before the operation fails.
 pub const RETRIES: u32 = 20;
+/// SlateDB flushes a memtable of so many bytes by itself.
+pub const FLUSHED_AT: usize = 1 << 30;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 
@@ -42,7 +44,7 @@ pub fn settings() -> Settings {
         manifest_poll_interval: MANIFEST_POLL,
         manifest_update_timeout: Duration::from_secs(60),
         // A memtable is flushed by a commit, never by its size: one commit is one SST.
-        l0_sst_size_bytes: 1 << 30,
+        l0_sst_size_bytes: FLUSHED_AT,
         max_unflushed_bytes: 2 << 30,
         // A commit must not wait for a compaction.
         l0_max_ssts: 128,
