@@ -31,11 +31,12 @@ use futures::{StreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use slatedb::admin::Admin;
 use slatedb::config::{CloseOptions, DbReaderOptions, FlushOptions, FlushType};
-use slatedb::{CloseReason, Db, DbReader, DbReaderMode, WriteBatch};
+use slatedb::{CloseReason, CompactorBuilder, Db, DbReader, DbReaderMode, WriteBatch};
 use tarn_base::world::World;
 use tarn_store::Store;
 use tarn_store::bridge::Bridge;
 use tarn_store::sequence::Sequence;
+use tokio::runtime::Handle;
 
 use crate::contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView};
 use view::SlateView;
@@ -50,12 +51,14 @@ pub struct SlateOptions {
     pub cache_bytes: u64,
     /// How long a commit, an opening or a close may take before it counts as failed.
     pub patience: Duration,
+    /// What merges tables; `None`: whoever opens.
+    pub merging: Option<Handle>,
 }
 
 impl Default for SlateOptions {
     fn default() -> SlateOptions {
         // A batch of 200 k keys is flushed in well under a second to a disk; a bucket that needs a minute is away.
-        SlateOptions { cache_bytes: 128 << 20, patience: Duration::from_secs(60) }
+        SlateOptions { cache_bytes: 128 << 20, patience: Duration::from_secs(60), merging: None }
     }
 }
 
@@ -97,6 +100,9 @@ impl SlateOpener {
 
 /// Changes that are brought into the memtable at a time.
 const PART: usize = 512;
+/// Tables that wait to be merged without holding a commit up, of the 128 that there may be, and what each further one does.
+const TABLES_FREE: usize = 16;
+const PAUSE: Duration = Duration::from_millis(50);
 /// Parts that are on their way to it.
 const PARTS_AT_ONCE: usize = 4;
 /// What a change takes there beside its key and value, bytes, at most.
@@ -231,8 +237,14 @@ impl SlateOpener {
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
         clock.never_before(self.floor.0.load(Ordering::SeqCst));
         clock.never_before(self.written_until(&bridge).await?);
+        let mut compactor =
+            CompactorBuilder::new(self.path.as_str(), bridge.clone()).with_options(settings::compactor());
+        if let Some(merging) = &self.options.merging {
+            compactor = compactor.with_runtime(merging.clone());
+        }
         let build = Db::builder(self.path.as_str(), bridge.clone())
             .with_settings(settings::settings())
+            .with_compactor_builder(compactor)
             .with_db_cache(self.cache.clone(), 0)
             .with_system_clock(clock.clone())
             .with_seed(self.world.random_u64())
@@ -427,6 +439,10 @@ impl MetaStore for SlateStore {
                 None => return Err(MetaError::Unknown(format!("no answer in {:?}", self.patience))),
             }
             *self.view.write() = self.opened.snapshot().map_err(|error| error::of_commit(&error))?;
+            let pause = pause_for(self.opened.db.manifest().l0().len());
+            if !pause.is_zero() {
+                self.world.clock.sleep(pause).await;
+            }
         }
         committing.0 = None;
         *self.busy.lock() = State::Ready;
@@ -491,6 +507,12 @@ fn verify_keys(batch: &Batch) -> MetaResult<()> {
     }
 }
 
+/// How long a commit is held up by so many tables that wait to be merged: merging, which gives way to everything, must keep up
+/// before SlateDB takes no more.
+fn pause_for(tables: usize) -> Duration {
+    PAUSE * tables.saturating_sub(TABLES_FREE) as u32
+}
+
 /// What goes into the memtable at a time: all of `batch` where SlateDB could flush the memtable by itself before the last of
 /// it is there.
 fn parts_of(batch: Batch) -> Vec<WriteBatch> {
@@ -515,6 +537,14 @@ fn parts_of(batch: Batch) -> Vec<WriteBatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commits_wait_for_merging_long_before_there_are_too_many_tables() {
+        let most = SlateOptions::default().patience / 4;
+        assert_eq!([0, TABLES_FREE].map(pause_for), [Duration::ZERO; 2]);
+        assert!(pause_for(TABLES_FREE + 1) > Duration::ZERO && pause_for(100) > Duration::from_secs(2));
+        assert!(pause_for(128) < most, "and no commit counts as failed for it");
+    }
 
     #[test]
     fn what_slatedb_might_flush_by_itself_is_not_taken_apart() {

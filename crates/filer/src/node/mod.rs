@@ -19,6 +19,7 @@ use tarn_store::meter::{Meter, Trouble};
 use tarn_store::operation::Kind;
 use tarn_vfs::{FileSystem, VolumeSettings};
 use tarn_wal::{Log, Wake};
+use tokio::runtime::Handle;
 
 pub use offline::{fsck_offline, key, verify_log};
 pub use opening::Opening;
@@ -44,8 +45,13 @@ pub struct Node {
 impl Node {
     /// Finds the key, makes what is missing, and opens or creates the engine. `wake` is called when the log is to be
     /// flushed.
-    pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake) -> Outcome<(Node, Opening)> {
-        opening::open(settings, judged, world, wake).await
+    pub async fn open(
+        settings: &Settings,
+        judged: Judged,
+        (world, merging): (&World, Option<&Handle>),
+        wake: Wake,
+    ) -> Outcome<(Node, Opening)> {
+        opening::open(settings, judged, (world, merging), wake).await
     }
 
     /// The write log, for the thread that flushes it.

@@ -83,7 +83,7 @@ pub fn fsck_offline(settings: &Settings, deep: bool, tell: &(dyn Fn(Progress) + 
             return Err(Stop::StoreFailed { url: settings.store.show(), reason });
         }
         let waker = Waker::default();
-        let (node, _) = Node::open(settings, judged, &world, waker.hook()).await?;
+        let (node, _) = Node::open(settings, judged, (&world, None), waker.hook()).await?;
         let flusher = Flusher::start(node.log(), &waker)?;
         let walked = node.fsck(deep, tell).await;
         let closed = node.close(settings).await;

@@ -12,6 +12,7 @@ use tarn_store::meter::Meter;
 use tarn_store::url::StoreUrl;
 use tarn_vfs::{FileSystem, VolumeSettings};
 use tarn_wal::{FileDevice, Log, LogDevice, LogError, Wake};
+use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
 use super::parts::{self, Metered};
@@ -38,7 +39,14 @@ pub struct Opening {
 }
 
 /// Finds the key, makes what is missing, and opens or creates the engine.
-pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake) -> Outcome<(Node, Opening)> {
+///
+/// `merging` merges the metadata's tables; `None`: whoever opens.
+pub async fn open(
+    settings: &Settings,
+    judged: Judged,
+    (world, merging): (&World, Option<&Handle>),
+    wake: Wake,
+) -> Outcome<(Node, Opening)> {
     let store = parts::existing_store(settings, world)?;
     let state = parts::store_state(settings, store.as_ref()).await?;
     let found = keys::find(settings, &Secrets::from_environment(), &state, &*world.random)?;
@@ -57,7 +65,7 @@ pub async fn open(settings: &Settings, judged: Judged, world: &World, wake: Wake
     let engine_parts = Parts {
         world: world.clone(),
         store,
-        meta: tarn_engine::slate(world.clone(), slate_options(settings)),
+        meta: tarn_engine::slate(world.clone(), slate_options(settings, merging)),
         log: Arc::new(device),
         master: found.key.clone(),
         config: config(settings),
@@ -114,7 +122,7 @@ pub fn config(settings: &Settings) -> Config {
     };
     Config {
         capacity,
-        key_cache_bytes: settings.cache_names - slate_options(settings).cache_bytes,
+        key_cache_bytes: settings.cache_names - slate_cache(settings),
         record_cache_bytes: settings.cache_data,
         dedupe_bytes: settings.cache_dedupe,
         overlay_bytes: settings.checkpoint_memory,
@@ -124,8 +132,12 @@ pub fn config(settings: &Settings) -> Config {
 }
 
 /// A quarter of the names' memory holds them as the store has them: packed, so more of them.
-pub fn slate_options(settings: &Settings) -> SlateOptions {
-    SlateOptions { cache_bytes: settings.cache_names / 4, ..SlateOptions::default() }
+fn slate_cache(settings: &Settings) -> u64 {
+    settings.cache_names / 4
+}
+
+fn slate_options(settings: &Settings, merging: Option<&Handle>) -> SlateOptions {
+    SlateOptions { cache_bytes: slate_cache(settings), merging: merging.cloned(), ..SlateOptions::default() }
 }
 
 /// What an error of the engine means to the operator.

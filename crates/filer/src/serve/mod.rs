@@ -30,6 +30,8 @@ use sockets::Sockets;
 
 /// The weight of a thread of this niceness is a tenth of an ordinary one's.
 const BULK_NICE: i32 = 10;
+/// Of one of this, a fifteenth: two merges beside each other have little more than a checkpoint.
+const MERGING_NICE: i32 = 12;
 
 /// Serves until a signal ends it.
 pub fn run(flags: Flags) -> Outcome<()> {
@@ -39,11 +41,11 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let sockets = Sockets::bind(&settings)?;
     report::begin(&settings.level);
     report::end_with_panics();
-    let (background, bulk) = (background(settings.cores)?, bulk(settings.cores)?);
+    let (background, bulk, merging) = (background(settings.cores)?, bulk(settings.cores)?, merging()?);
     let world = world::real(background.handle().clone(), bulk.handle().clone());
     let served = background.block_on(async {
         let waker = Waker::default();
-        let (node, opening) = Node::open(&settings, judged, &world, waker.hook()).await?;
+        let (node, opening) = Node::open(&settings, judged, (&world, Some(merging.handle())), waker.hook()).await?;
         let flusher = Flusher::start(node.log(), &waker)?;
         let node = Arc::new(node);
         let served = serve(&settings, &flags, sockets, &node, &opening, (&world, bulk.handle()), started).await;
@@ -53,6 +55,7 @@ pub fn run(flags: Flags) -> Outcome<()> {
         served.and(closed)
     });
     // What hangs on a store that is away must not keep the process: everything acknowledged is in the log.
+    merging.shutdown_timeout(Duration::from_secs(1));
     bulk.shutdown_timeout(Duration::from_secs(1));
     background.shutdown_timeout(Duration::from_secs(1));
     served
@@ -76,15 +79,28 @@ fn bulk(cores: usize) -> Outcome<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads((cores + 1).clamp(2, 16))
         .thread_name("bulk")
-        .on_thread_start(give_way)
+        .on_thread_start(|| give_way(BULK_NICE))
         .enable_all()
         .build()
         .map_err(|error| Stop::Internal(format!("the runtime for bulk work cannot start: {error}")))
 }
 
-/// Lowers the calling thread's claim to a tenth of an ordinary one's: enough to go on beside any load.
-fn give_way() {
-    if let Err(error) = rustix::process::setpriority_process(None, BULK_NICE) {
+/// The runtime that merges the metadata's tables, which takes minutes of a core where there are many: two merges have little
+/// more of it than a checkpoint that runs beside them, which changes may wait for. The third thread is for the store's connections, which
+/// live where they were opened.
+fn merging() -> Outcome<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .thread_name("merging")
+        .on_thread_start(|| give_way(MERGING_NICE))
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::Internal(format!("the runtime for merging cannot start: {error}")))
+}
+
+/// Lowers the calling thread's claim, which stays enough to go on beside any load.
+fn give_way(nice: i32) {
+    if let Err(error) = rustix::process::setpriority_process(None, nice) {
         tracing::debug!("bulk work keeps its priority: {error}");
     }
 }

@@ -22,21 +22,35 @@ pub const FLUSHED_AT: usize = 1 << 30;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 
-pub fn settings() -> Settings {
+/// Merges at once: tables that come while large ones are merged, which takes minutes, are merged meanwhile.
+const COMPACTIONS: usize = 2;
+
+pub fn compactor() -> CompactorOptions {
     let worker = CompactionWorkerOptions {
         compactions_poll_interval: COMPACTION_POLL,
-        // One of two cores at most; the foreground is served by the same machine.
-        max_concurrent_compactions: 1,
+        max_concurrent_compactions: COMPACTIONS,
         max_subcompactions: 1,
-        // An SST is built in memory, and sealed in memory once more: so much, three times. An object of that size is
-        // still cheap for what it holds.
-        max_sst_size: 32 << 20,
+        // An SST is built in memory, and sealed in memory once more: so much, three times in each merge. An object of
+        // that size is still cheap for what it holds.
+        max_sst_size: 8 << 20,
         // Read ahead in each input; there may be tens of them.
         bytes_to_fetch: 1 << 20,
         max_fetch_tasks: 1,
         compression_codec: Some(CompressionCodec::Lz4),
         ..CompactionWorkerOptions::default()
     };
+    CompactorOptions {
+        poll_interval: COMPACTION_POLL,
+        max_concurrent_compactions: COMPACTIONS,
+        worker_heartbeat_timeout: WORKER_SILENT,
+        worker: Some(worker),
+        object_store_max_retries: Some(RETRIES),
+        ..CompactorOptions::default()
+    }
+}
+
+/// All but the compactor's.
+pub fn settings() -> Settings {
     Settings {
         // The log is ours; what is in SlateDB is a checkpoint.
         wal_enabled: false,
@@ -52,14 +66,7 @@ pub fn settings() -> Settings {
         l0_flush_parallelism: 1,
         compression_codec: Some(CompressionCodec::Lz4),
         object_store_max_retries: Some(RETRIES),
-        compactor_options: Some(CompactorOptions {
-            poll_interval: COMPACTION_POLL,
-            max_concurrent_compactions: 1,
-            worker_heartbeat_timeout: WORKER_SILENT,
-            worker: Some(worker),
-            object_store_max_retries: Some(RETRIES),
-            ..CompactorOptions::default()
-        }),
+        compactor_options: None,
         garbage_collector_options: Some(garbage_collector()),
         ..Settings::default()
     }
