@@ -1,72 +1,101 @@
 //! The brake: changes come as fast as checkpoints make room for them, and none stops for seconds.
 //!
-//! - What all may bring in a second is what checkpoints take in one, more while the log has much room and less while it has
-//!   little, so that what it holds settles where as much comes as goes.
-//! - A change waits in proportion to its bytes and to how many wait beside it; a small one besides as far as small ones are what
+//! - What all may bring in a second is what checkpoints take in one, a little more while the log has much room and a little
+//!   less while it has little, so that what it holds settles where as much comes as goes.
+//! - It is never more than what the log has room for until the running checkpoint frees its part, spread over that time: who
+//!   came first does not take it from those who come later.
+//! - A change has its turn ([`crate::beats`]) in proportion to its bytes; a small one besides as far as small ones are what
 //!   fills the log, so that who writes a little beside somebody's stream does not wait for that.
 //! - Of the log's part that a running checkpoint frees counts what it has still to do: otherwise clients would be let in all
 //!   at once at each end of one, and be held until the next.
-//! - A burst is taken in at full speed: the brake is late until the log has made a second checkpoint follow the first.
+//! - A burst is taken in at full speed until the log is nearly half full.
+//! - Where changed keys fill the overlay's memory, writes have their turns so that as many come as checkpoints take.
 //! - Waiting before the operation runs, a change holds nothing but its own bytes.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::beats::Beats;
+
 /// What a change costs the log beside its data, about.
 const HEAD: u64 = 512;
-/// Where the log fills for the first time: the share of it at which the brake begins, and at which nothing comes any more. What
-/// comes until the first generation is stored is to be no more than checkpoints that follow each other hold: with 0.6 for the
-/// begin the rate fell to two thirds of the later one for ten seconds.
-const BURST: (f64, f64) = (0.5, 1.05);
-/// The same where checkpoints follow each other. While one runs there are two generations in the log, at the end each of
-/// what counts here: it must not be more than half.
+/// Where the log fills for the first time: the share of it that is taken in at full speed.
+const BURST: f64 = 0.45;
+/// What is left of the best speed of a checkpoint that has the machine for itself when it has not, one in so many: so much is
+/// believed until one has shown it.
+const BESIDE_BURST: u64 = 2;
+/// Where checkpoints follow each other: the share of the log, less what is stored, at which the brake begins, and half of the
+/// log, which a checkpoint must not free more of for as much to fit in beside it; half-way as much comes as goes.
 const STEADY: (f64, f64) = (0.25, 0.5);
+/// What the log is to hold at most when a checkpoint ends.
+const MOST: f64 = 0.97;
+/// Least part of what goes that comes while there is room for it, so that what a burst left is brought down slowly.
+const SLOWLY: f64 = 0.9;
 /// What checkpoints take in a second, until one has shown it.
 const TAKEN_UNKNOWN: u64 = 64 << 20;
 /// How often their speed is looked at.
 const LOOK: Duration = Duration::from_millis(500);
-/// No MiB waits longer for the brake, and nothing shorter than in proportion: 16 ms for 8 KiB. What the log has no room for
-/// then waits for that, and is refused in the end.
+/// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
+/// for then waits for that, and is refused in the end.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// So many bytes that came are remembered, the latest half of them surely.
 const LATELY: u64 = 64 << 20;
-/// Waits end at multiples of this: each end apart would be a wake-up, a flush and a reply apart. Less than this is owed, and
-/// waited by whoever makes it enough.
-const BEAT: u64 = 4_000_000;
-/// The last part of the way, in which the brake becomes firm.
-const FIRM: f64 = 0.2;
 /// The part of a checkpoint's time that goes into its records, in thousandths.
 const RECORDS_SHARE: u64 = 950;
+
+/// The share of the overlay's memory that changed keys take, at which the brake begins, and at which no turn is given any more.
+const KEYS: (f64, f64) = (0.25, 0.65);
+/// Keys that a write counts for: those of a small file that is made and written.
+const KEYS_OF_WRITE: f64 = 4.0;
+/// Keys that checkpoints take in a second, until one has shown it, and how many one must have had to show it.
+const KEYS_UNKNOWN: f64 = 80_000.0;
+const KEYS_SHOWN: usize = 20_000;
+/// No turn of a change is farther away because of keys.
+const KEYS_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// A look at a checkpoint's speed.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Duration,
+    /// What it had stored.
+    stored: u64,
+    /// Changes were held before it.
+    held: bool,
+}
 
 /// What the brake knows.
 #[derive(Debug, Default)]
 pub struct Brake {
-    /// Bytes of the log that the running checkpoint frees, and of them those that are stored, were its time even over them.
+    /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
-    /// When its speed was last looked at, and what it had stored.
-    looked: Mutex<(Duration, u64)>,
-    /// Bytes of the log that checkpoints take in a second; 0: there was none.
+    /// The last look at its speed; `None` before its first record.
+    looked: Mutex<Option<Look>>,
+    /// Bytes of the log that checkpoints take in a second beside changes that are held, and the most without any; 0: not known.
     taken: AtomicU64,
+    alone: AtomicU64,
+    /// Changes were held since the last look at it.
+    held: AtomicBool,
     /// How many generations closed in a row because of the log.
     row: AtomicU32,
-    /// Changes that wait.
-    waiting: AtomicUsize,
-    /// Waits that are owed, in nanoseconds.
-    owed: AtomicU64,
     /// Bytes of small changes and of large ones that came lately.
     small: AtomicU64,
     large: AtomicU64,
+    /// Turns of small changes, and of large ones.
+    small_turns: Beats,
+    large_turns: Beats,
+    /// Keys that checkpoints take in a second.
+    keys_taken: Mutex<Option<f64>>,
 }
 
 impl Brake {
     /// A checkpoint begins that will free so many bytes of the log.
-    pub fn begins(&self, frees: u64, now: Duration) {
+    pub fn begins(&self, frees: u64) {
         self.stored.store(0, Ordering::Relaxed);
         self.frees.store(frees, Ordering::Relaxed);
-        *self.looked.lock() = (now, 0);
+        *self.looked.lock() = None;
     }
 
     /// `done` of `all` records have been stored.
@@ -74,19 +103,46 @@ impl Brake {
         let stored = self.frees.load(Ordering::Relaxed) / 1000 * (done as u64 * RECORDS_SHARE / (all as u64).max(1));
         self.stored.store(stored, Ordering::Relaxed);
         let mut looked = self.looked.lock();
-        let (then, before) = *looked;
-        let passed = now.saturating_sub(then);
-        if passed >= LOOK {
-            *looked = (now, stored);
-            let taken = (stored.saturating_sub(before) as f64 / passed.as_secs_f64()) as u64;
-            let known = self.taken.load(Ordering::Relaxed);
-            self.taken.store(if known == 0 { taken } else { (known + taken) / 2 }, Ordering::Relaxed);
+        let last = *looked.get_or_insert(Look { at: now, stored, held: false });
+        let passed = now.saturating_sub(last.at);
+        if passed < LOOK {
+            return;
+        }
+        let held = self.held.swap(false, Ordering::Relaxed);
+        *looked = Some(Look { at: now, stored, held });
+        let taken = (stored.saturating_sub(last.stored) as f64 / passed.as_secs_f64()) as u64;
+        match (last.held, held) {
+            (true, true) => {
+                let known = (3 * self.speed() + taken) / 4;
+                self.taken.store(known.max(1), Ordering::Relaxed);
+            }
+            (false, false) => {
+                self.alone.fetch_max(taken, Ordering::Relaxed);
+            }
+            // Beside a burst it had next to nothing of the machine for a part of the time.
+            _ => {}
         }
     }
 
-    /// The log has been trimmed, or the checkpoint thrown away.
-    pub fn ends(&self) {
+    /// Bytes of the log that checkpoints take in a second, as far as is known.
+    fn speed(&self) -> u64 {
+        match (self.taken.load(Ordering::Relaxed), self.alone.load(Ordering::Relaxed)) {
+            (0, 0) => TAKEN_UNKNOWN,
+            (0, alone) => (alone / BESIDE_BURST).max(1),
+            (taken, _) => taken,
+        }
+    }
+
+    /// The log has been trimmed by a checkpoint of so many keys and records that took so long; `None`: it has been thrown away,
+    /// or was there already.
+    pub fn ends(&self, stored: Option<(usize, Duration)>) {
         self.stored.store(0, Ordering::Relaxed);
+        self.frees.store(0, Ordering::Relaxed);
+        if let Some((count, took)) = stored.filter(|(count, _)| *count >= KEYS_SHOWN) {
+            let taken = count as f64 / took.as_secs_f64().max(0.001);
+            let mut known = self.keys_taken.lock();
+            *known = Some(known.map_or(taken, |known| (known + taken) / 2.0));
+        }
     }
 
     /// A generation closes, because of the log or not.
@@ -95,21 +151,57 @@ impl Brake {
         self.row.store(row, Ordering::Relaxed);
     }
 
-    /// The wait of a change of `bytes` of data, where the log holds `used` bytes of `room`. Counts it as coming.
-    pub fn wait_for(&self, bytes: usize, large: bool, used: u64, room: u64) -> Duration {
+    /// When a change of `bytes` of data goes, in nanoseconds of the steady clock, where the log holds `used` bytes of `room`,
+    /// and changed keys take the share `keys` of the overlay's memory; `None`: now. Counts it as coming.
+    pub fn until(
+        &self,
+        bytes: usize,
+        large: bool,
+        (used, room): (u64, u64),
+        keys: f64,
+        now: impl FnOnce() -> Duration,
+    ) -> Option<u64> {
         let bytes = bytes as u64 + HEAD;
         let part_of_all = self.comes(bytes, large);
-        let (counts, (begins, full)) = match self.row.load(Ordering::Relaxed) {
-            0 | 1 => (used, BURST),
-            _ => (used.saturating_sub(self.stored.load(Ordering::Relaxed)), STEADY),
+        let of_log = self.rate(used, room).map(|rate| time_of_log(rate, bytes));
+        let of_log = if large { of_log } else { of_log.map(|(time, most)| (time.mul_f64(part_of_all), most)) };
+        let of_keys = self.keys_rate(keys).map(|rate| (seconds(KEYS_OF_WRITE / rate, KEYS_WAIT_MAX), KEYS_WAIT_MAX));
+        let (time, most) = match (of_log, of_keys) {
+            (None, None) => return None,
+            (Some(one), None) | (None, Some(one)) => one,
+            (Some(log), Some(keys)) => (log.0.max(keys.0), log.1.max(keys.1)),
         };
-        let part = (counts as f64 / room as f64 - begins) / (full - begins);
-        let taken = match self.taken.load(Ordering::Relaxed) {
-            0 => TAKEN_UNKNOWN,
-            taken => taken,
+        let turns = if large { &self.large_turns } else { &self.small_turns };
+        turns.take(time, most, now())
+    }
+
+    /// Keys that may come in a second because of what they take; `None`: as many as they like. Half-way as many come as go.
+    fn keys_rate(&self, keys: f64) -> Option<f64> {
+        let part = (keys - KEYS.0) / (KEYS.1 - KEYS.0);
+        (part > 0.0).then(|| self.keys_taken.lock().unwrap_or(KEYS_UNKNOWN) * 2.0 * (1.0 - part).max(0.0))
+    }
+
+    /// Bytes that all together may bring in a second; `None`: as many as they like.
+    fn rate(&self, used: u64, room: u64) -> Option<f64> {
+        let share = |bytes: u64| bytes as f64 / room as f64;
+        let (frees, stored) = (self.frees.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed));
+        // What has to be stored before anything is freed.
+        let to_do = share(if frees == 0 { used } else { frees.saturating_sub(stored) }).max(0.001);
+        // What comes until then is what the next one frees.
+        let most = if frees == 0 { MOST } else { (share(frees) + STEADY.1).min(MOST) };
+        let until_freed = (most - share(used)).max(0.0) / to_do;
+        let of_taken = match self.row.load(Ordering::Relaxed) {
+            0 | 1 => (share(used) > BURST).then(|| until_freed.min(1.0)),
+            _ => {
+                let part = (share(used.saturating_sub(stored)) - STEADY.0) / (STEADY.1 - STEADY.0);
+                (part > 0.0).then(|| settling(part).min(until_freed))
+            }
         };
-        let wait = wait(part, taken, bytes, self.waiting.load(Ordering::Relaxed) as u64);
-        if large { wait } else { wait.mul_f64(part_of_all) }
+        // It is asked for every change, and is nearly always said already.
+        if of_taken.is_some() && !self.held.load(Ordering::Relaxed) {
+            self.held.store(true, Ordering::Relaxed);
+        }
+        of_taken.map(|of_taken| of_taken * self.speed() as f64)
     }
 
     /// Counts a change; the part that its kind has of what came lately.
@@ -124,42 +216,23 @@ impl Brake {
         }
         own_bytes as f64 / all as f64
     }
-
-    /// One change more waits.
-    pub fn enters(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One goes on.
-    pub fn leaves(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// When `wait` from now on is over, in nanoseconds of the steady clock, with what was owed: `None` if that is too little
-    /// and is owed from now on.
-    pub fn until(&self, wait: Duration, now: Duration) -> Option<u64> {
-        let owed = self.owed.swap(0, Ordering::Relaxed) + wait.as_nanos() as u64;
-        let over = now.as_nanos() as u64 + owed;
-        let until = over / BEAT * BEAT;
-        let waits = owed >= BEAT;
-        self.owed.fetch_add(if waits { over - until } else { owed }, Ordering::Relaxed);
-        waits.then_some(until)
-    }
 }
 
-/// The wait of `bytes`, with `others` waiting beside them, where the log is at `part` of the way between the brake's begin and
-/// its end, and checkpoints take `taken` bytes in a second: half-way as much comes as goes.
-///
-/// Between a quarter and three quarters of the way the rate changes by less than a third, so that what a burst left in the
-/// log is brought down slowly; a checkpoint's time without records moves the part by a fifth.
-fn wait(part: f64, taken: u64, bytes: u64, others: u64) -> Duration {
-    if part <= 0.0 {
-        return Duration::ZERO;
-    }
-    let left = 1.0 - part.min(1.0);
-    let rate = taken as f64 * (left / part).powf(0.25) * (left / FIRM).min(1.0);
+/// What may come of what goes, where what the log has to store is at `part` of the way from the brake's begin to half of the log:
+/// around the middle of it, where both are the same, it changes little.
+fn settling(part: f64) -> f64 {
+    let left = (1.0 - part).max(0.0);
+    (left / part).powf(0.25).max(SLOWLY)
+}
+
+/// What `bytes` take up of a rate of so many bytes a second, and how long they wait at most.
+fn time_of_log(rate: f64, bytes: u64) -> (Duration, Duration) {
     let most = WAIT_MAX.mul_f64((bytes as f64 / f64::from(1 << 20)).min(1.0));
-    Duration::try_from_secs_f64(bytes as f64 * (others + 1) as f64 / rate).unwrap_or(most).min(most)
+    (seconds(bytes as f64 / rate, most), most)
+}
+
+fn seconds(count: f64, most: Duration) -> Duration {
+    Duration::try_from_secs_f64(count).unwrap_or(most).min(most)
 }
 
 #[cfg(test)]
@@ -167,72 +240,178 @@ mod tests {
     use super::*;
 
     const TAKEN: u64 = 100 << 20;
+    const ROOM: u64 = 1000;
+
+    /// A brake that knows a speed, where a checkpoint that frees `frees` of [`ROOM`] has stored `stored`.
+    fn knows(row: u32, frees: u64, stored: u64) -> Brake {
+        let brake = Brake::default();
+        brake.taken.store(TAKEN, Ordering::Relaxed);
+        brake.row.store(row, Ordering::Relaxed);
+        brake.frees.store(frees, Ordering::Relaxed);
+        brake.stored.store(stored, Ordering::Relaxed);
+        brake
+    }
+
+    /// What comes of what goes.
+    fn comes(brake: &Brake, used: u64) -> f64 {
+        brake.rate(used, ROOM).map_or(f64::INFINITY, |rate| rate / TAKEN as f64)
+    }
 
     #[test]
-    fn the_wait_grows_with_the_log_and_with_the_change() {
-        let alone = |part, bytes| wait(part, TAKEN, bytes, 0);
-        assert_eq!(alone(-0.1, 1 << 20), Duration::ZERO);
-        assert_eq!(alone(0.0, 1 << 20), Duration::ZERO);
-        assert_eq!(alone(0.5, TAKEN / 100), Duration::from_millis(10), "half-way as much comes as goes");
-        assert_eq!(wait(0.5, TAKEN, TAKEN / 100, 9), Duration::from_millis(100), "of all together");
-        let parts = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99];
-        assert!(parts.windows(2).all(|two| alone(two[0], 8192) < alone(two[1], 8192)));
-        assert!(alone(0.05, TAKEN / 100) < Duration::from_millis(5), "it begins gently");
-        for part in [0.25, 0.75] {
-            let change = alone(part, TAKEN / 100).as_secs_f64() / alone(0.5, TAKEN / 100).as_secs_f64();
-            assert!((0.75..1.34).contains(&change), "it settles slowly: {change}");
+    fn as_much_comes_as_goes_and_never_more_than_there_is_room_for() {
+        let steady = |used| comes(&knows(2, 300, 100), used);
+        assert_eq!(steady(350), f64::INFINITY, "much room");
+        assert!(steady(360) > 1.5, "it begins gently");
+        assert_eq!(steady(475), 1.0, "half-way as much comes as goes");
+        for used in [430, 520] {
+            assert!((0.75..1.34).contains(&steady(used)), "it settles slowly: {}", steady(used));
         }
-        assert!(alone(0.95, TAKEN / 100) > Duration::from_millis(60), "and is firm at the end");
-        assert_eq!(alone(0.3, 1 << 20).as_micros(), (alone(0.3, 1 << 12) * 256).as_micros());
-        assert_eq!(alone(1.0, 4 << 20), WAIT_MAX);
-        assert!(wait(9.0, 0, 4096, 1000) < Duration::from_millis(8), "who writes little never waits long");
+        assert_eq!(steady(600), SLOWLY, "there is room for it");
+        assert!((steady(750) - 0.25).abs() < 0.01, "50 more until 200 are stored, for the next one is to free 500");
+        assert_eq!(steady(800), 0.0);
+        let burst = |used| comes(&knows(1, 400, 100), used);
+        assert_eq!(burst(449), f64::INFINITY, "a burst is taken in");
+        assert_eq!(burst(500), 1.0, "and then as much comes as goes");
+        assert!((burst(750) - 0.5).abs() < 0.01, "150 more until 300 are stored");
+        assert!((comes(&knows(0, 600, 0), 670) - 0.5).abs() < 0.01, "the log is no larger than it is");
+        assert!(comes(&knows(0, 0, 0), 700) < 0.4, "between two tries of a checkpoint all is to be stored");
+    }
+
+    #[test]
+    fn a_change_takes_its_turn_in_proportion_to_its_bytes() {
+        let time = |rate, bytes| time_of_log(rate, bytes).0;
+        assert_eq!(time(TAKEN as f64, TAKEN / 100), Duration::from_millis(10));
+        assert_eq!(time(0.0, 4 << 20), WAIT_MAX);
+        assert!(time_of_log(0.0, 4096).1 < Duration::from_millis(8), "who writes little never waits long");
+    }
+
+    #[test]
+    fn where_keys_fill_the_memory_as_many_come_as_go() {
+        let brake = Brake::default();
+        let rate = |keys| brake.keys_rate(keys).map(f64::round);
+        for nothing in [None, Some((50, Duration::from_millis(500)))] {
+            brake.ends(nothing);
+            assert_eq!(rate(0.45), Some(KEYS_UNKNOWN), "what was thrown away, or small, shows nothing");
+        }
+        brake.ends(Some((30_000, Duration::from_secs(3))));
+        assert_eq!(
+            [0.2, 0.45, 0.35, 0.55, 0.65, 0.9].map(rate),
+            [None, Some(1e4), Some(1.5e4), Some(5e3), Some(0.0), Some(0.0)]
+        );
+        brake.ends(Some((30_000, Duration::from_secs(1))));
+        assert_eq!(rate(0.45), Some(2e4), "it follows what they show");
+        let now = Duration::from_secs(5);
+        let until = |keys| brake.until(100, false, (0, 100), keys, || now).map(Duration::from_nanos);
+        assert_eq!(until(0.2), None);
+        let waits: Vec<_> = (0..100).map(|_| until(0.9)).collect();
+        assert!(waits.iter().flatten().all(|until| *until <= now + KEYS_WAIT_MAX));
+        assert!(waits.iter().filter(|until| until.is_some()).count() > 90);
+    }
+
+    #[test]
+    fn tries_that_fail_make_nobody_slower() {
+        let brake = knows(1, 400, 100);
+        let before = comes(&brake, 500);
+        for _ in 0..100 {
+            brake.begins(400);
+            brake.ends(None);
+        }
+        brake.begins(400);
+        brake.stored.store(100, Ordering::Relaxed);
+        assert_eq!(comes(&brake, 500), before);
+    }
+
+    /// Writers without end beside checkpoints, on one processor: bytes that came in each 5 s.
+    fn windows(cost_of_storing: f64) -> Vec<f64> {
+        const STEP: Duration = Duration::from_millis(2);
+        const LOG: f64 = 4e9;
+        const COST: f64 = 4.5e-9;
+        let step = STEP.as_secs_f64();
+        let brake = Brake::default();
+        let (mut used, mut frees, mut stored, mut batch, mut pressed) = (0.0, 0.0, 0.0, 0.0, false);
+        let mut came = vec![0.0];
+        for turn in 0..30_000u32 {
+            let now = STEP * turn;
+            let fastest = if frees > 0.0 { 0.9 / COST } else { 3.0 / COST };
+            let let_in = brake.rate(used as u64, LOG as u64).unwrap_or(f64::INFINITY).min(fastest);
+            let comes = if used < LOG { let_in * step } else { 0.0 };
+            used += comes;
+            *came.last_mut().unwrap() += comes;
+            if turn % 2500 == 2499 {
+                came.push(0.0);
+            }
+            if frees > 0.0 && stored < frees {
+                stored += step * (1.0 - let_in * COST).max(0.1) / cost_of_storing;
+                brake.goes_on((stored / frees * 1e6) as usize, 1_000_000, now);
+            } else if frees > 0.0 && batch > 0.0 {
+                batch -= step;
+            } else {
+                used -= frees;
+                brake.ends(None);
+                pressed = used > LOG * if pressed { 0.2 } else { 0.4 };
+                brake.closes(pressed);
+                (frees, stored, batch) = (if pressed { used } else { 0.0 }, 0.0, 0.5);
+                if pressed {
+                    brake.begins(frees as u64);
+                }
+            }
+        }
+        came.pop();
+        came
+    }
+
+    #[test]
+    fn after_a_burst_as_much_comes_as_later() {
+        for cost_of_storing in [3e-9, 5e-9, 7e-9] {
+            let windows = windows(cost_of_storing);
+            let mut later = windows[1..].to_vec();
+            later.sort_by(f64::total_cmp);
+            let median = later[later.len() / 2];
+            assert!(windows[0] > 1.7 * median, "no burst is taken in: {windows:.0?}");
+            assert!(
+                later[0] > 0.8 * median && later[later.len() - 1] < 1.2 * median,
+                "it is not steady: {windows:.0?}"
+            );
+        }
     }
 
     #[test]
     fn who_writes_little_beside_a_stream_does_not_wait_for_it() {
         let brake = Brake::default();
-        let small = |brake: &Brake| brake.wait_for(4096, false, 90, 100);
-        assert!(small(&brake) > Duration::ZERO, "alone it fills the log");
-        for _ in 0..1000 {
-            assert!(brake.wait_for(1 << 20, true, 90, 100) > Duration::from_millis(5));
+        // How many of a thousand changes that come at once go at once.
+        let at_once = |bytes: usize, now: u64| {
+            let now = Duration::from_secs(now);
+            let goes = |_: &u32| brake.until(bytes, bytes >= 1 << 16, (60, 100), 0.0, || now).is_none();
+            (0..1000).filter(goes).count()
+        };
+        let alone = at_once(4096, 1);
+        assert!(alone < 700, "alone it fills the log: {alone}");
+        assert!(at_once(1 << 20, 2) < 10);
+        assert_eq!(at_once(4096, 3), 1000);
+        for now in 4..40 {
+            at_once(4096, now);
         }
-        assert!(small(&brake) < Duration::from_micros(1));
-        for _ in 0..100_000 {
-            small(&brake);
-        }
-        assert!(small(&brake) > Duration::from_micros(20), "now it is small ones that fill it");
+        assert!(at_once(4096, 40) < 800, "now it is small ones that fill it");
     }
 
     #[test]
-    fn short_waits_are_put_together_and_none_is_lost() {
+    fn the_speed_of_checkpoints_is_what_they_show_beside_changes_that_are_held() {
         let brake = Brake::default();
-        let (mut now, mut waited) = (Duration::from_millis(1234), Duration::ZERO);
-        let wait = Duration::from_micros(150);
-        for _ in 0..7000 {
-            now += Duration::from_micros(37);
-            if let Some(until) = brake.until(wait, now) {
-                assert_eq!(until % BEAT, 0);
-                waited += Duration::from_nanos(until) - now;
-            }
-        }
-        assert!(waited <= wait * 7000 && waited + Duration::from_millis(8) > wait * 7000, "{waited:?}");
-        let until = brake.until(Duration::from_millis(30), now).expect("a long wait");
-        assert!(Duration::from_nanos(until) - now > Duration::from_millis(25));
-    }
-
-    #[test]
-    fn the_speed_of_checkpoints_is_what_they_last_showed() {
-        let brake = Brake::default();
-        brake.begins(100 << 20, Duration::from_secs(10));
-        brake.goes_on(1, 1000, Duration::from_millis(10_100));
-        assert_eq!(brake.taken.load(Ordering::Relaxed), 0, "too early to tell");
-        brake.goes_on(500, 1000, Duration::from_secs(12));
-        let taken = brake.taken.load(Ordering::Relaxed);
-        assert!(taken > 23 << 20 && taken < 25 << 20, "{taken}");
-        brake.goes_on(1000, 1000, Duration::from_secs(13));
-        assert!(brake.taken.load(Ordering::Relaxed) > taken);
-        assert!(brake.stored.load(Ordering::Relaxed) < 100 << 20);
-        brake.ends();
+        let speed_at = |done, ms, held| {
+            brake.held.store(held, Ordering::Relaxed);
+            brake.goes_on(done, 1000, Duration::from_millis(ms));
+            (brake.speed() as f64 / f64::from(1 << 20)).round()
+        };
+        brake.begins(1000 << 20);
+        assert_eq!(speed_at(0, 10_000, false), 64.0, "nothing is known");
+        assert_eq!(speed_at(100, 10_100, false), 64.0, "too early to tell");
+        assert_eq!(speed_at(200, 11_000, false), 95.0, "half of what it does alone");
+        assert_eq!(speed_at(201, 12_000, true), 95.0, "for a part of the time a burst went on beside it");
+        assert_eq!(speed_at(401, 13_000, true), 119.0, "190, by a quarter");
+        assert_eq!(speed_at(402, 14_000, false), 119.0, "it was alone in the end");
+        assert_eq!(speed_at(1000, 15_000, false), 119.0, "what it does alone does not count any more");
+        assert!(brake.stored.load(Ordering::Relaxed) < 1000 << 20);
+        brake.ends(None);
         assert_eq!(brake.stored.load(Ordering::Relaxed), 0);
     }
 }

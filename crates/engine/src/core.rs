@@ -236,6 +236,13 @@ impl Core {
         own + self.log.held() as u64
     }
 
+    /// The share of the overlay's RAM that changed keys take.
+    pub fn keys_share(&self) -> f64 {
+        let keys: u64 =
+            self.stack.with(|stack| stack.generations.iter().map(|generation| generation.key_bytes()).sum());
+        keys as f64 / self.config.overlay_limit() as f64
+    }
+
     /// Whether the overlay takes all the RAM it may: changes wait for a checkpoint, as for room in the log.
     pub fn overlay_is_full(&self) -> bool {
         self.overlay_ram_bytes() >= self.config.overlay_limit()

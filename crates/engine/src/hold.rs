@@ -14,28 +14,19 @@ pub struct Held {
 }
 
 impl Held {
-    /// Waits. Those whose time is nearly the same go on together, and share a flush.
+    /// Waits. Those of one beat go on together, and share a flush.
     pub async fn over(self) {
         let clock = &self.core.world.clock;
         clock.sleep(Duration::from_nanos(self.until).saturating_sub(clock.steady())).await;
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.core.brake.leaves();
-    }
-}
-
 impl Core {
     /// Whether a change of `bytes` of data waits before it runs.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let wait = self.brake.wait_for(bytes, bytes >= LARGE, self.log.used(), self.log_for_all());
-        if wait.is_zero() {
-            return None;
-        }
-        let until = self.brake.until(wait, self.world.clock.steady())?;
-        self.brake.enters();
+        let log = (self.log.used(), self.log_for_all());
+        let now = || self.world.clock.steady();
+        let until = self.brake.until(bytes, bytes >= LARGE, log, self.keys_share(), now)?;
         Some(Held { core: self.clone(), until })
     }
 }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod awake;
+mod beats;
 mod bounded;
 mod brake;
 mod cache;

@@ -308,10 +308,12 @@ impl Keeper {
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
-        self.core.brake.begins(self.core.log.used_up_to(closed.last), begun);
+        self.core.brake.begins(self.core.log.used_up_to(closed.last));
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
-        self.core.brake.ends();
         let took = self.core.world.clock.steady() - begun;
+        // One that was in the store already took no time.
+        let stored = outcome.is_ok() && !turn.stages.commit.is_zero();
+        self.core.brake.ends(stored.then_some((oldest.count(), took)));
         let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
