@@ -13,20 +13,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tarn_base::world::World;
 use tarn_engine::{AdminError, Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
 use tarn_store::meter::{Meter, Trouble};
 use tarn_store::operation::Kind;
 use tarn_vfs::{FileSystem, VolumeSettings};
-use tarn_wal::{Log, Wake};
-use tokio::runtime::Handle;
+use tarn_wal::Log;
 
 pub use offline::{fsck_offline, key, verify_log};
-pub use opening::Opening;
+pub use opening::{Opening, open};
 
 use crate::config::Settings;
 use crate::exit::{Outcome, Stop};
-use crate::place::Judged;
 use crate::protocol::{
     CheckpointStatus, DedupeStatus, LockView, LogStatus, OverlayStatus, Progress, RequestStatus, StatusView,
     VolumeChange, VolumeView, WalkView,
@@ -43,17 +40,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// Finds the key, makes what is missing, and opens or creates the engine. `wake` is called when the log is to be
-    /// flushed.
-    pub async fn open(
-        settings: &Settings,
-        judged: Judged,
-        (world, merging): (&World, Option<&Handle>),
-        wake: Wake,
-    ) -> Outcome<(Node, Opening)> {
-        opening::open(settings, judged, (world, merging), wake).await
-    }
-
     /// The write log, for the thread that flushes it.
     pub fn log(&self) -> Arc<Log> {
         self.engine.log().clone()

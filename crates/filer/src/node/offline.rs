@@ -7,7 +7,7 @@ use tarn_base::world::World;
 use tarn_wal::{FileDevice, Log, LogError};
 use tokio::runtime::Runtime;
 
-use super::{Node, parts};
+use super::parts;
 use crate::config::Settings;
 use crate::exit::{Outcome, Stop, path_stop};
 use crate::flush::{Flusher, Waker};
@@ -83,7 +83,7 @@ pub fn fsck_offline(settings: &Settings, deep: bool, tell: &(dyn Fn(Progress) + 
             return Err(Stop::StoreFailed { url: settings.store.show(), reason });
         }
         let waker = Waker::default();
-        let (node, _) = Node::open(settings, judged, (&world, None), waker.hook()).await?;
+        let (node, _) = super::open(settings, judged, (&world, None), waker.hook()).await?;
         let flusher = Flusher::start(node.log(), &waker)?;
         let walked = node.fsck(deep, tell).await;
         let closed = node.close(settings).await;

@@ -23,7 +23,7 @@ use crate::config::{Flags, Settings};
 use crate::exit::{Outcome, Stop};
 use crate::flush::{Flusher, Waker};
 use crate::front::Front;
-use crate::node::{Node, Opening};
+use crate::node::{self, Node, Opening};
 use crate::{place, report, world};
 use cores::Cores;
 use sockets::Sockets;
@@ -45,7 +45,7 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let world = world::real(background.handle().clone(), bulk.handle().clone());
     let served = background.block_on(async {
         let waker = Waker::default();
-        let (node, opening) = Node::open(&settings, judged, (&world, Some(merging.handle())), waker.hook()).await?;
+        let (node, opening) = node::open(&settings, judged, (&world, Some(merging.handle())), waker.hook()).await?;
         let flusher = Flusher::start(node.log(), &waker)?;
         let node = Arc::new(node);
         let served = serve(&settings, &flags, sockets, &node, &opening, (&world, bulk.handle()), started).await;
