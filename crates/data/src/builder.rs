@@ -115,15 +115,16 @@ impl SegmentBuilder {
         born: u32,
         generation: u32,
     ) -> Decoded<RecordPointer> {
-        let hash = self.family.hash(plain);
+        let hash = Some(self.family.hash(plain));
         self.push_hashed(plain, hash, compression, born, generation)
     }
 
-    /// As [`SegmentBuilder::push`], for a caller that has computed [`FamilyKey::hash`] of `plain` already.
+    /// As [`SegmentBuilder::push`], for a caller that has computed [`FamilyKey::hash`] of `plain` already, or needs none: it
+    /// costs as much as encryption and compression together, and only dedupe asks for it.
     pub fn push_hashed(
         &mut self,
         plain: &[u8],
-        hash: RecordHash,
+        hash: Option<RecordHash>,
         compression: Compression,
         born: u32,
         generation: u32,

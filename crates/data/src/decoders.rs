@@ -27,7 +27,7 @@ pub fn directory_samples() -> Vec<Vec<u8>> {
         plain: 400,
         codec: Codec::Lz4,
         tag: [4; 16],
-        hash: [5; 32],
+        hash: Some([5; 32]),
         origin: epoch.map(|epoch| Origin {
             segment: SegmentId { epoch, counter: 8 },
             index: 9,

@@ -28,6 +28,9 @@ pub struct Origin {
     pub salt: Salt,
 }
 
+/// Stands where a record has no digest: no content has this one.
+const NO_HASH: RecordHash = [0; 32];
+
 /// What a directory says of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryRecord {
@@ -37,7 +40,8 @@ pub struct DirectoryRecord {
     pub plain: u32,
     pub codec: Codec,
     pub tag: [u8; TAG_SIZE],
-    pub hash: RecordHash,
+    /// Digest of the plaintext; `None` where nobody needed one ([`SegmentBuilder::push_hashed`](crate::SegmentBuilder::push_hashed)).
+    pub hash: Option<RecordHash>,
     /// For a moved record, its name: the segment whose key opens it. Otherwise this segment and its place in order.
     pub origin: Option<Origin>,
 }
@@ -103,7 +107,7 @@ impl Directory {
             out.put_u8(record.codec.code());
             out.put_bool(record.origin.is_some());
             out.put(&record.tag);
-            out.put(&record.hash);
+            out.put(&record.hash.unwrap_or(NO_HASH));
             if let Some(origin) = record.origin {
                 out.put_u32(origin.segment.epoch);
                 out.put_u32(origin.segment.counter);
@@ -134,7 +138,8 @@ fn decode_record(take: &mut Take<'_>, salts: &BTreeMap<u32, Salt>, end: u32) -> 
     let (offset, stored, plain) = (take.u32()?, take.u32()?, take.u32()?);
     let codec = Codec::from_code(take.u8()?)?;
     let moved = take.bool()?;
-    let (tag, hash) = (take.array()?, take.array()?);
+    let tag = take.array()?;
+    let hash = Some(take.array()?).filter(|hash| *hash != NO_HASH);
     let mut origin = None;
     if moved {
         let segment = SegmentId { epoch: take.u32()?, counter: take.u32()? };

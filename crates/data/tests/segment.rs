@@ -51,7 +51,7 @@ fn what_is_written_is_read() {
     for ((plain, pointer), (index, record)) in records.iter().zip(&pointers).zip((0..).zip(&directory.records)) {
         assert_eq!(open_record(&family(), &SALT, pointer, stored(&object, pointer)).unwrap(), plain);
         assert_eq!((record.offset, record.stored, record.plain), (pointer.offset, pointer.stored, pointer.plain));
-        assert_eq!((record.codec, record.tag, record.hash), (pointer.codec, pointer.tag, family().hash(plain)));
+        assert_eq!((record.codec, record.tag, record.hash), (pointer.codec, pointer.tag, Some(family().hash(plain))));
         assert_eq!((pointer.index, pointer.born, pointer.generation), (index, 5, 6));
         assert_eq!(directory.name(index), Some((segment(7, 8), index)));
     }

@@ -68,10 +68,15 @@ impl WholeObject {
 
     /// Verifies record `index`; `salt` is that of the owner epoch in its name.
     pub fn verify(&self, index: u32, salt: &Salt) -> Result<(), DamageError> {
+        self.open(index, salt).map(|_| ())
+    }
+
+    /// The plaintext of record `index`; `salt` is that of the owner epoch in its name.
+    pub fn open(&self, index: u32, salt: &Salt) -> Result<Bytes, DamageError> {
         let (record, stored) = self.record(index)?;
         let (segment, first) = record.origin.map_or((self.segment, index), |from| (from.segment, from.index));
         let key = self.family.segment(salt, segment);
-        key.open(first, record.codec, record.plain, &record.tag, &stored).map(|_| ())
+        key.open(first, record.codec, record.plain, &record.tag, &stored)
     }
 }
 

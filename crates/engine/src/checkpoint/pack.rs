@@ -60,16 +60,16 @@ struct Record {
     /// The buffer holds nothing else.
     own: bool,
     lost: u32,
-    hash: RecordHash,
-    dedupe: bool,
+    /// Of its content, if it may be shared.
+    hash: Option<RecordHash>,
     /// Readers are likely to ask for it.
     wanted: bool,
 }
 
 impl Record {
-    /// Whose content it is, and which.
-    fn content(&self) -> (Uuid, RecordHash) {
-        (self.family.key.id(), self.hash)
+    /// Whose content it is, and which, if it may be shared.
+    fn content(&self) -> Option<(Uuid, RecordHash)> {
+        self.hash.map(|hash| (self.family.key.id(), hash))
     }
 }
 
@@ -77,17 +77,18 @@ impl Record {
 #[derive(Debug)]
 struct Check {
     record: Record,
+    hash: RecordHash,
     known: Known,
     outcome: Result<Bytes, Errno>,
 }
 
 /// Reads a record back that nobody in this life has written or read.
-fn check(core: Arc<Core>, record: Record, known: Known) -> Checking {
+fn check(core: Arc<Core>, record: Record, hash: RecordHash, known: Known) -> Checking {
     Box::pin(async move {
         // What is found damaged meanwhile makes it doubtful again.
         let known = core.dedupe.trusting(known);
         let outcome = core.read_back(record.key.volume, &known.pointer).await;
-        Check { record, known, outcome }
+        Check { record, hash, known, outcome }
     })
 }
 
@@ -155,26 +156,27 @@ impl<'a> Packer<'a> {
             self.families.insert(volume, family);
         }
         let Some(Some(family)) = self.families.get(&volume).cloned() else { return Ok(()) };
-        let hash = match family.key.hash(&plain) {
-            hash if mutant::on(mutant::CONTENT_TAKEN_BY_LENGTH) => [hash[0] & 1; 32],
-            hash => hash,
-        };
         // What lists lost bytes stays by itself: it is rewritten as soon as they are.
         let dedupe = family.dedupe && lost == 0 && plain.len() >= LENGTH_MIN;
+        let hash = dedupe.then(|| match family.key.hash(&plain) {
+            hash if mutant::on(mutant::CONTENT_TAKEN_BY_LENGTH) => [hash[0] & 1; 32],
+            hash => hash,
+        });
         let key = Key::pointer(volume, due.key.1, due.key.2);
         let generation = due.dirty.generation;
-        let record = Record { key, generation, family, plain, own, lost, hash, dedupe, wanted };
-        if dedupe && let Some(pointer) = self.packed.fresh.get(&record.content()).copied() {
+        let record = Record { key, generation, family, plain, own, lost, hash, wanted };
+        let Some(content) = record.content() else { return self.store(record).await };
+        if let Some(pointer) = self.packed.fresh.get(&content).copied() {
             self.share(&record, pointer);
             return Ok(());
         }
-        match if dedupe { self.known(&record).await? } else { None } {
+        match self.known(&record, &content.1).await? {
             Some((known, true)) => {
                 self.share(&record, known.pointer);
                 Ok(())
             }
             Some((known, false)) => {
-                self.checks.push(check(self.keeper.core.clone(), record, known));
+                self.checks.push(check(self.keeper.core.clone(), record, content.1, known));
                 self.settle_checks(CHECKS_MAX).await
             }
             None => self.store(record).await,
@@ -184,9 +186,9 @@ impl<'a> Packer<'a> {
     /// A record of the family that holds this content and lives in the view that the batch is built on, and whether it is
     /// trusted to be whole. Nothing takes it away before the batch: checkpoints go one at a time, and what else the batch
     /// changes is weighed against the new pointer ([`super::table`]).
-    async fn known(&mut self, record: &Record) -> Result<Option<(Known, bool)>, CheckpointError> {
+    async fn known(&mut self, record: &Record, hash: &RecordHash) -> Result<Option<(Known, bool)>, CheckpointError> {
         let core = &self.keeper.core;
-        let Some(known) = core.dedupe.find(&record.hash, record.plain.len()) else { return Ok(None) };
+        let Some(known) = core.dedupe.find(hash, record.plain.len()) else { return Ok(None) };
         let segment = known.pointer.segment;
         if !self.seen.contains_key(&segment) {
             let view = core.stack.load().view.clone();
@@ -201,7 +203,7 @@ impl<'a> Packer<'a> {
         let family = record.family.key.id();
         let lives = self.seen.get(&segment).and_then(Option::as_ref).is_some_and(|value| known.lives(value, family));
         if !lives {
-            core.dedupe.forget(&record.hash);
+            core.dedupe.forget(hash);
             return Ok(None);
         }
         Ok(Some((known, core.dedupe.trusts(&known))))
@@ -210,17 +212,17 @@ impl<'a> Packer<'a> {
     /// Waits until fewer than `most` records are being read back, and shares or stores what was decided.
     async fn settle_checks(&mut self, most: usize) -> Result<(), CheckpointError> {
         while self.checks.len() >= most.max(1) {
-            let Some(Check { record, known, outcome }) = self.checks.next().await else { return Ok(()) };
+            let Some(Check { record, hash, known, outcome }) = self.checks.next().await else { return Ok(()) };
             let dedupe = &self.keeper.core.dedupe;
             match outcome {
                 Ok(held) if held == record.plain => {
                     dedupe.read_back();
-                    dedupe.learn(record.hash, known);
+                    dedupe.learn(hash, known);
                     self.share(&record, known.pointer);
                 }
                 Err(Errno::TryLater) => return Err(CheckpointError::Read(Errno::TryLater)),
                 Ok(_) | Err(_) => {
-                    dedupe.forget(&record.hash);
+                    dedupe.forget(&hash);
                     self.store(record).await?;
                 }
             }
@@ -238,8 +240,8 @@ impl<'a> Packer<'a> {
     /// Puts a record into its family's segment.
     async fn store(&mut self, record: Record) -> Result<(), CheckpointError> {
         let content = record.content();
-        let Record { key, generation, family, plain, own, lost, hash, dedupe, wanted } = record;
-        let id = content.0;
+        let Record { key, generation, family, plain, own, lost, hash, wanted } = record;
+        let id = family.key.id();
         if !self.builders.contains_key(&id) {
             let segment = self.draw().await?;
             let target = self.keeper.core.config.segment_bytes as usize;
@@ -254,7 +256,7 @@ impl<'a> Packer<'a> {
         let pointer = RecordPointer { lost, ..pointer };
         let full = builder.full();
         self.turns.worked(plain.len());
-        if dedupe {
+        if let Some(content) = content {
             self.packed.fresh.insert(content, pointer);
         }
         if wanted {
