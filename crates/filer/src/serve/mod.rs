@@ -74,10 +74,11 @@ fn background(cores: usize) -> Outcome<Runtime> {
 }
 
 /// The runtime for work on much data that no call waits for: checkpoints, collection, commands. Its threads give way
-/// to all others of the process; when nothing else wants the cores, they have them.
+/// to all others of the process; when nothing else wants the cores, they have them. A PUT into a directory holds a thread while
+/// the disk works: beside who packs on one core there are as many for PUTs as a disk needs to be busy.
 fn bulk(cores: usize) -> Outcome<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((cores + 1).clamp(2, 16))
+        .worker_threads((cores + 3).clamp(4, 16))
         .thread_name("bulk")
         .on_thread_start(|| give_way(BULK_NICE))
         .enable_all()
