@@ -28,6 +28,8 @@ mutants! {
     REPLY_BEFORE_APPEND, "reply-before-append", "3: a reply waits for the log";
     POSITION_REUSED, "position-reused", "2: no position is given out twice";
     VERIFIER_CONSTANT, "verifier-constant", "2: the verifier changes when data may be lost";
+    COMMIT_LEAVES_UNLOGGED, "commit-leaves-unlogged", "5: COMMIT brings into the log what has passed it by";
+    SETTLED_OVER_NEWER, "settled-over-newer", "5: what is settled covers nothing newer";
     NONCE_REUSED, "nonce-reused", "6: a frame's nonce is used once";
     DAMAGE_READ_AS_TORN_TAIL, "damage-read-as-torn-tail", "4: what was durable does not just end";
     RENAME_IN_TWO_ENTRIES, "rename-in-two-entries", "7: an operation is one entry";

@@ -125,7 +125,7 @@ impl Brake {
     }
 
     /// Bytes of the log that checkpoints take in a second, as far as is known.
-    fn speed(&self) -> u64 {
+    pub fn speed(&self) -> u64 {
         match (self.taken.load(Ordering::Relaxed), self.alone.load(Ordering::Relaxed)) {
             (0, 0) => TAKEN_UNKNOWN,
             (0, alone) => (alone / BESIDE_BURST).max(1),

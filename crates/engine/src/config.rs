@@ -24,6 +24,24 @@ pub type CrashPoints = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 /// Bytes of RAM that the overlay may always take: less would make checkpoints of a few keys each.
 pub const OVERLAY_LEAST: u64 = 32 << 20;
 
+/// Which UNSTABLE writes pass the log by: their data is in memory until a checkpoint or a COMMIT (engine rule 5).
+#[derive(Clone, Copy, Debug)]
+pub struct Bypass {
+    /// Bytes of the write, at least.
+    pub write_min: usize,
+    /// Bytes of UNSTABLE data that the file has taken since its last COMMIT, at least, in writes of a quarter of `write_min` or
+    /// more: who commits often gains nothing.
+    pub after: u64,
+    /// Bytes a second that checkpoints take, at least: for a slower store the log is what takes a burst in.
+    pub speed_min: u64,
+}
+
+impl Default for Bypass {
+    fn default() -> Bypass {
+        Bypass { write_min: 256 << 10, after: 64 << 20, speed_min: 256 << 20 }
+    }
+}
+
 /// Settings of one shard's engine.
 #[derive(Clone)]
 pub struct Config {
@@ -46,6 +64,7 @@ pub struct Config {
     pub generation_keys: usize,
     /// A generation closes when the log is this full, in percent.
     pub log_fill_percent: u8,
+    pub bypass: Bypass,
     /// Size at which a segment is closed, bytes (4 to 32 MiB): large enough to be cheap to PUT, small enough to
     /// be rewritten.
     pub segment_bytes: u32,
@@ -76,6 +95,7 @@ impl Default for Config {
             overlay_bytes: 512 << 20,
             generation_keys: 200_000,
             log_fill_percent: 40,
+            bypass: Bypass::default(),
             segment_bytes: 16 << 20,
             hold: Duration::from_secs(15 * 60),
             missing: Duration::from_secs(10 * 60),

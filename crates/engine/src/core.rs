@@ -24,6 +24,7 @@ use crate::readahead::ReadAhead;
 use crate::resent::Resent;
 use crate::segments::Segments;
 use crate::session::Session;
+use crate::streams::Streams;
 use crate::stripes::Stripes;
 use crate::value::VolumeRecord;
 use crate::volumes::{UsageCounter, VolumeTable};
@@ -84,6 +85,8 @@ pub struct Health {
     pub read_only: RwLock<Option<String>>,
     /// The store said it has no space left at the last checkpoint.
     pub store_full: AtomicBool,
+    /// The last checkpoint failed.
+    pub checkpoint_failed: AtomicBool,
     /// The log's medium is so slow that replies from memory would promise too much ([`crate::bounded`]).
     pub log_late: AtomicBool,
     /// The owner record was missing at the last heartbeat.
@@ -151,6 +154,9 @@ pub struct Core {
     /// Held while an administrator's change is made: one at a time.
     pub admin: tokio::sync::Mutex<()>,
     pub read_ahead: ReadAhead,
+    pub streams: Streams,
+    /// Position of the last entry that brought data into the log that had passed it by.
+    pub settled: AtomicU64,
     pub once: OnceTable,
     pub resent: Resent,
     pub session: Session,
@@ -201,11 +207,13 @@ impl Core {
     ///
     /// Its last part is kept for removing and writing over, so that a full store never meets a log that is full of what
     /// does not fit there; and a part for what is small, so that whoever writes little does not wait for the checkpoint
-    /// that a stream waits for.
+    /// that a stream waits for. The room for what has passed the log by is left to a COMMIT of that.
     pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize) -> bool {
         let growth = if grows(usage) { self.log_share(GROWTH_LEAVES, GROWTH_LEAVES_MAX) } else { 0 };
         let large = if bytes >= LARGE { self.log_share(LARGE_LEAVE, LARGE_LEAVE_MAX) } else { 0 };
-        let kept = growth + large;
+        let unlogged = self.unlogged();
+        // What describes it in the log is a small part of it.
+        let kept = growth + large + unlogged + unlogged / 64;
         kept == 0 || self.log.room() >= kept + bytes as u64
     }
 
@@ -230,10 +238,20 @@ impl Core {
         Errno::Io
     }
 
-    /// Bytes of RAM that all generations take, with what they keep of the log's.
+    /// Bytes of RAM that all generations take, with what they keep of the log's memory.
     pub fn overlay_ram_bytes(&self) -> u64 {
         let own: u64 = self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum());
         own + self.log.held() as u64
+    }
+
+    /// Bytes of data that have passed the log by and are not in the store.
+    pub fn unlogged(&self) -> u64 {
+        self.stack.with(|stack| stack.generations.iter().map(|generation| generation.unlogged()).sum())
+    }
+
+    /// Bytes of the log that are taken, with the room that is left to what has passed it by: a COMMIT may bring that into it.
+    pub fn log_used(&self) -> u64 {
+        self.log.used() + self.unlogged()
     }
 
     /// The share of the overlay's RAM that changed keys take.
@@ -253,6 +271,11 @@ impl Core {
         open.key_bytes() >= self.config.overlay_limit() / 3
     }
 
+    /// Whether the open generation holds so much that is in memory only that it should close.
+    pub fn unlogged_fills(&self, open: &Generation) -> bool {
+        open.unlogged() >= self.config.overlay_limit() / 4
+    }
+
     /// Whether the log is so full that checkpoints should begin.
     pub fn log_is_filling(&self) -> bool {
         self.log_holds(self.config.log_fill_percent)
@@ -267,7 +290,7 @@ impl Core {
     }
 
     fn log_holds(&self, percent: u8) -> bool {
-        self.log.used() > self.log.capacity() / 100 * u64::from(percent)
+        self.log_used() > self.log.capacity() / 100 * u64::from(percent)
     }
 
     /// Asks for a checkpoint, however little there is for it.
@@ -285,7 +308,9 @@ impl Core {
             self.checkpoint_due.notify_one();
         }
         // While one waits, none closes because of the log.
-        let log_due = || self.log_is_due() && self.stack.with(|stack| stack.generations.len() == 1);
+        let log_due = || {
+            (self.log_is_due() || self.unlogged_fills(open)) && self.stack.with(|stack| stack.generations.len() == 1)
+        };
         if open.count() >= self.config.generation_keys || self.keys_fill(open) || log_due() {
             self.checkpoint_due.notify_one();
         }

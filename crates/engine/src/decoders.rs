@@ -301,7 +301,8 @@ fn entry_samples() -> Vec<Vec<u8>> {
     let (volume, token) = (VolumeId(1), OnceToken { client: ClientId(7), number: 8, digest: 9 });
     let data =
         |record, payload| DataChange { key: (volume, Ino(5), record), generation: 2, new: true, start: 0, payload };
-    let data = vec![data(0, Payload::Bytes(Bytes::from_static(&[7; 700]))), data(1, Payload::Zero(9))];
+    let logged = Payload::Bytes(Bytes::from_static(&[7; 700]));
+    let data = vec![data(0, logged), data(1, Payload::Zero(9)), data(2, Payload::Lost(65_536))];
     let keys = vec![
         (Key::inode(volume, Ino(5)), Some(Bytes::from(inode_samples().swap_remove(0)))),
         (Key::entry_hash(volume, Ino(1), 77), None),

@@ -91,6 +91,8 @@ impl Engine {
             deleted: Default::default(),
             admin: Default::default(),
             read_ahead: Default::default(),
+            streams: Default::default(),
+            settled: Default::default(),
             once: rebuilt.once,
             resent: Resent::default(),
             session: rebuilt.session,
@@ -166,6 +168,8 @@ impl Engine {
             self.core.health.closing.store(true, Ordering::Relaxed);
         }
         let saved = self.last_checkpoints().await;
+        // What the store did not take, and the log does not have: a log that is closed clean lacks nothing.
+        let settled = if saved.is_err() { self.core.settle_all().await } else { Ok(()) };
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;
         let saved = match saved {
@@ -177,6 +181,10 @@ impl Engine {
             Err(error) => Err(error),
         };
         self.tenure.end();
+        if let Err(errno) = settled {
+            tracing::error!(%errno, "UNSTABLE data is lost: neither the object store nor the log took it");
+            return saved.map(|_| ());
+        }
         self.core.config.crash_point("before the log is closed").await;
         loop {
             match self.core.log.close_clean(position) {

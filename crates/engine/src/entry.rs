@@ -17,7 +17,9 @@ use crate::overlay::DataKey;
 use crate::value::Inode;
 use crate::value::outcome::{put_effect, put_token, take_effect, take_token};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without data that is not in the log.
+const VERSION_FIRST: u8 = 1;
 
 /// Bytes written into one record, or zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +39,17 @@ pub enum Payload {
     Bytes(Bytes),
     /// This many zeros.
     Zero(u32),
+    /// Bytes that pass the log by (engine rule 5).
+    Unlogged(Bytes),
+    /// This many bytes that passed it by, as the entry is read again: they are in the store, in a later entry, or lost.
+    Lost(u32),
 }
 
 impl Payload {
     pub fn len(&self) -> u32 {
         match self {
-            Payload::Bytes(bytes) => bytes.len() as u32,
-            Payload::Zero(len) => *len,
+            Payload::Bytes(bytes) | Payload::Unlogged(bytes) => bytes.len() as u32,
+            Payload::Zero(len) | Payload::Lost(len) => *len,
         }
     }
 }
@@ -109,13 +115,14 @@ impl Entry {
 
     /// Bytes of data that follow the head.
     pub fn data_len(&self) -> usize {
-        self.data
-            .iter()
-            .map(|change| match &change.payload {
-                Payload::Bytes(bytes) => bytes.len(),
-                Payload::Zero(_) => 0,
-            })
-            .sum()
+        let logged = self.data.iter().filter(|change| matches!(change.payload, Payload::Bytes(_)));
+        logged.map(|change| change.payload.len() as usize).sum()
+    }
+
+    /// Bytes of data that pass the log by.
+    pub fn unlogged_len(&self) -> usize {
+        let unlogged = self.data.iter().filter(|change| matches!(change.payload, Payload::Unlogged(_)));
+        unlogged.map(|change| change.payload.len() as usize).sum()
     }
 
     pub fn encode(&self) -> Encoded {
@@ -161,7 +168,7 @@ impl Entry {
     pub fn decode(bytes: &Bytes) -> Decoded<(Entry, usize)> {
         let mut take = Take::new(bytes);
         let version = take.u8()?;
-        if version != VERSION {
+        if !(VERSION_FIRST..=VERSION).contains(&version) {
             return Err(DecodeError::Version(u32::from(version)));
         }
         let mut entry = Entry { closes: take.bool()?, ..Entry::default() };
@@ -249,20 +256,29 @@ fn put_data(out: &mut Vec<u8>, change: &DataChange) {
     out.put_u64(change.key.2);
     out.put_u32(change.generation);
     out.put_u32(change.start);
-    let zero = matches!(change.payload, Payload::Zero(_));
-    out.put(&[u8::from(change.new), u8::from(zero)]);
+    let kind = match change.payload {
+        Payload::Bytes(_) => 0,
+        Payload::Zero(_) => 1,
+        Payload::Unlogged(_) | Payload::Lost(_) => 2,
+    };
+    out.put(&[u8::from(change.new), kind]);
     out.put_u32(change.payload.len());
 }
 
 fn take_data(take: &mut Take<'_>) -> Decoded<(DataChange, u32)> {
     let key = (VolumeId(take.u32()?), Ino(take.u64()?), take.u64()?);
     let (generation, start) = (take.u32()?, take.u32()?);
-    let (new, zero) = (take.bool()?, take.bool()?);
+    let (new, kind) = (take.bool()?, take.u8()?);
     let len = take.u32()?;
     if start.checked_add(len).is_none_or(|end| end > 1 << 20) {
         return Err(DecodeError::Range("bytes of a record"));
     }
-    let payload = if zero { Payload::Zero(len) } else { Payload::Bytes(Bytes::new()) };
+    let payload = match kind {
+        0 => Payload::Bytes(Bytes::new()),
+        1 => Payload::Zero(len),
+        2 => Payload::Lost(len),
+        _ => return Err(DecodeError::Range("where bytes of a record are")),
+    };
     Ok((DataChange { key, generation, new, start, payload }, len))
 }
 
@@ -295,6 +311,13 @@ mod tests {
                     payload: Payload::Bytes(Bytes::from_static(b"data")),
                 },
                 DataChange { key: (volume, Ino(5), 1), generation: 2, new: false, start: 0, payload: Payload::Zero(9) },
+                DataChange {
+                    key: (volume, Ino(5), 2),
+                    generation: 2,
+                    new: true,
+                    start: 0,
+                    payload: Payload::Lost(4096),
+                },
             ],
         };
         let mut encoded = entry.encode();

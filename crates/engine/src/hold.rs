@@ -24,7 +24,7 @@ impl Held {
 impl Core {
     /// Whether a change of `bytes` of data waits before it runs.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let log = (self.log.used(), self.log_for_all());
+        let log = (self.log_used(), self.log_for_all());
         let now = || self.world.clock.steady();
         let until = self.brake.until(bytes, bytes >= LARGE, log, self.keys_share(), now)?;
         Some(Held { core: self.clone(), until })

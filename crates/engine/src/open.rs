@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::engine::{Assembly, Engine};
 use crate::error::OpenError;
 use crate::key::Key as MetaKey;
+use crate::missing::LostData;
 use crate::orphans::{remove_late, remove_orphans};
 use crate::owner::{Claim, Held, Owner, OwnerState, Register, Secrets, is_log_of, log_id};
 use crate::recovery::{Base, Rebuilt, Replay};
@@ -108,6 +109,10 @@ pub struct RecoveryReport {
     pub orphans: u64,
     /// Locks and remembered outcomes were lost with the log.
     pub session_lost: bool,
+    /// UNSTABLE data that is lost, for it had passed the log by: in the order it was written.
+    pub lost: Vec<LostData>,
+    /// The same with what later entries cover.
+    pub bypassed: Vec<LostData>,
 }
 
 /// What record and log, read together, ask for.
@@ -517,5 +522,7 @@ fn report(
         bytes: rebuilt.bytes,
         orphans,
         session_lost: false,
+        lost: rebuilt.missing.list(),
+        bypassed: rebuilt.missing.all(),
     }
 }

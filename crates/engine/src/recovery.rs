@@ -20,6 +20,7 @@ use crate::checkpoint::end_generation;
 use crate::entry::Entry;
 use crate::error::OpenError;
 use crate::key::{Key, Kind};
+use crate::missing::Missing;
 use crate::once::OnceTable;
 use crate::overlay::{Generation, OverlayValue};
 use crate::run::apply_data;
@@ -58,6 +59,8 @@ pub struct Rebuilt {
     pub lineage: u32,
     pub once: OnceTable,
     pub session: Session,
+    /// Data that had passed the log by.
+    pub missing: Missing,
     /// Entries applied, and bytes of theirs.
     pub entries: u64,
     pub bytes: u64,
@@ -139,6 +142,7 @@ impl Replay {
             lineage: base.state.lineage,
             once: OnceTable::default(),
             session: Session::default(),
+            missing: Missing::default(),
             entries: 0,
             bytes: 0,
         };
@@ -182,6 +186,7 @@ impl Replay {
                 found.usage.add(*bytes, *inodes);
             }
         }
+        rebuilt.missing.entry(&entry, position);
         let held: u64 = rebuilt.generations.iter().map(|generation| generation.ram_bytes()).sum();
         apply_data(&open, &entry, place, None, data_at as u32, held > self.overlay_bytes / 4 * 3);
         if entry.closes {

@@ -35,7 +35,7 @@ impl Core {
         self.log.buffered() + bytes > BUFFERED_MAX
     }
 
-    async fn wait_for_room(&self, bytes: usize) {
+    pub(crate) async fn wait_for_room(&self, bytes: usize) {
         let clock = &self.world.clock;
         let until = clock.steady() + self.config.log_wait;
         while clock.steady() < until && self.log.poisoned().is_none() {

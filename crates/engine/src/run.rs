@@ -186,8 +186,17 @@ impl Core {
         let mut pins = Pins::default();
         let mut stale = 0;
         let mut pause = None;
+        let mut settled = false;
         let begun = self.world.clock.steady();
         loop {
+            if let Some((volume, ino)) = need.settled {
+                // It may wait for an exchange.
+                pause = None;
+                if let Err(errno) = self.settle(volume, ino).await {
+                    return Err(Done::now(errno.into()));
+                }
+                settled = true;
+            }
             if need.log_room {
                 // Room comes from a checkpoint, which ends in an exchange.
                 pause = None;
@@ -208,6 +217,7 @@ impl Core {
                 let copy = marks.sent.is_some_and(|sent| self.was_answered(&sent));
                 return Err(Done::now(if copy { Errno::TryLater } else { errno }.into()));
             }
+            pins.settled = settled;
             match self.attempt(&operation, &mut locks, &pins, marks) {
                 Ok(reply) => {
                     drop(pause);
@@ -271,7 +281,8 @@ impl Core {
         if let Some(errno) = self.refuses_changes(&tx.entry.usage) {
             return Ok(Err(Done::now(errno.into())));
         }
-        if self.overlay_is_full() {
+        let (settles, closing) = (tx.settles, tx.closing);
+        if self.overlay_is_full() && !settles {
             return Err(Need { log_room: true, ..Need::default() });
         }
         let mut parts = tx.into_parts();
@@ -286,14 +297,16 @@ impl Core {
         };
         // Closing a generation waits for this: usage, log, overlay and outcome change within one.
         let gate = self.gate.read();
-        if self.health.closing.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.health.closing.load(std::sync::atomic::Ordering::Relaxed) && !closing {
             return Ok(Err(Done::now(Errno::TryLater.into())));
         }
         let open = self.stack.with(|stack| stack.open().number);
         if parts.on_open.is_some_and(|number| number != open) {
             return Err(Need { again: true, ..Need::default() });
         }
-        if !self.has_log_for(&parts.entry.usage, parts.entry.data_len()) {
+        let bytes = parts.entry.data_len() + parts.entry.unlogged_len();
+        // The room for what settles was left by what it settles.
+        if !settles && !self.has_log_for(&parts.entry.usage, bytes) {
             return Err(Need { log_room: true, ..Need::default() });
         }
         if let Err(errno) = self.reserve_usage(&parts.entry) {
@@ -310,6 +323,13 @@ impl Core {
             }
         };
         out.stamp(position);
+        if settles {
+            // Under the file's lock: whoever finds that there is nothing to settle any more waits for this too.
+            self.settled.fetch_max(position.0, std::sync::atomic::Ordering::AcqRel);
+        }
+        if parts.unstable && bytes >= self.config.bypass.write_min / 4 {
+            self.streams.takes(&parts.entry);
+        }
         if let (Some(token), Some(effect)) = (marks.token, out.effect()) {
             self.once.remember(&token, effect.clone(), position);
         }
@@ -437,6 +457,11 @@ pub fn apply_data(
         let len = change.payload.len();
         let source = match &change.payload {
             Payload::Zero(_) => Source::Zero,
+            Payload::Unlogged(bytes) => Source::Unlogged { bytes: bytes.clone(), own: false },
+            Payload::Lost(_) => {
+                open.touch(change.key, change.generation, change.new);
+                continue;
+            }
             Payload::Bytes(_) if spill => {
                 Source::Log(tarn_wal::LogPlace { frame: place.frame, start: place.start + at, len })
             }

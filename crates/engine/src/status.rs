@@ -43,6 +43,8 @@ pub struct Status {
     /// Bytes of the log.
     pub log_used: u64,
     pub log_capacity: u64,
+    /// UNSTABLE data that is neither in the log nor in the store, bytes.
+    pub unlogged_bytes: u64,
     /// Newest first; the first is open.
     pub generations: Vec<GenerationStatus>,
     /// Memory of the log's frames that they keep, bytes.
@@ -94,6 +96,7 @@ impl Engine {
             stored: stack.generations.last().map_or(Position::ZERO, |oldest| oldest.after),
             log_used: core.log.used(),
             log_capacity: core.log.capacity(),
+            unlogged_bytes: core.unlogged(),
             generations: generations.collect(),
             kept_log_bytes: core.log.held() as u64,
             last_checkpoint,

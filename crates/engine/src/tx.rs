@@ -67,6 +67,8 @@ pub struct Need {
     pub logged: Vec<LogPlace>,
     /// The log has no room, or the overlay: a checkpoint makes some.
     pub log_room: bool,
+    /// A file's data that has passed the log by is to be durable.
+    pub settled: Option<(VolumeId, Ino)>,
     /// What was pinned does not fit the present any more.
     pub stale: bool,
     /// Nothing: the generation it counted on has closed, so it runs again.
@@ -93,6 +95,8 @@ pub struct Pins {
     pub ranges: Vec<PinnedRange>,
     pub records: BTreeMap<(SegmentId, u32), Bytes>,
     pub logged: BTreeMap<LogPlace, Bytes>,
+    /// What had passed the log by when this was asked is in the log or the store.
+    pub settled: bool,
 }
 
 impl Pins {
@@ -126,6 +130,10 @@ pub struct Tx<'a> {
     pub again: bool,
     /// The change is UNSTABLE data and its attributes: nobody needs to wait for it.
     pub unstable: bool,
+    /// It only brings into the log what has passed it by.
+    pub settles: bool,
+    /// It is the engine's own, while that closes.
+    pub closing: bool,
     /// The number of the generation that must still be open at the commit.
     pub on_open: Option<u64>,
     /// Waiting locks granted by this.
@@ -149,6 +157,8 @@ impl<'a> Tx<'a> {
             entry: Entry::default(),
             again: false,
             unstable: false,
+            settles: false,
+            closing: false,
             on_open: None,
             granted: Vec::new(),
             table: None,
@@ -368,6 +378,22 @@ impl<'a> Tx<'a> {
             return Err(Errno::Io.into());
         }
         Ok(cuts)
+    }
+
+    /// Goes on only once all data of a file that had passed the log by when this was first asked is in the log or the store.
+    pub fn settle(&mut self, volume: VolumeId, ino: Ino) -> Step<()> {
+        let from = self.core.streams.unsettled_from(volume, ino);
+        let unsettled = |stack: &Stack| {
+            let mut generations = stack.generations.iter().filter(|generation| generation.number >= from);
+            generations.any(|generation| generation.has_unlogged(volume, ino))
+        };
+        if !self.pins.settled && unsettled(&self.stack) {
+            self.need.settled = Some((volume, ino));
+            return Err(Stop::Need);
+        }
+        // Another may have brought it there just now.
+        self.seen = self.seen.max(Position(self.core.settled.load(std::sync::atomic::Ordering::Acquire)));
+        Ok(())
     }
 
     /// A record's plaintext, from RAM.

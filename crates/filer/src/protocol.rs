@@ -195,6 +195,8 @@ pub struct LogStatus {
     pub path: String,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
+    /// UNSTABLE data that is neither in it nor in the store.
+    pub unlogged_bytes: u64,
     /// "incarnation.sequence"
     pub durable: String,
     pub appended: String,

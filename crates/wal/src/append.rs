@@ -18,6 +18,9 @@ use crate::pool::Held;
 /// The longest payload: one operation's 4 MiB of keys or data (engine rule 8) and 64 KiB for what describes it.
 pub const ENTRY_SIZE_MAX: usize = (4 << 20) + (64 << 10);
 
+/// Bytes of a frame beside the data of the one entry in it, about.
+const HOLD_SPARE: usize = 1024;
+
 impl Log {
     /// Appends the concatenation of `parts` as one entry.
     ///
@@ -81,6 +84,18 @@ impl Log {
             (self.wake)();
         }
         Ok(Appended { position, place, payload })
+    }
+
+    /// A copy of `bytes` in memory as frames have it: counted as [`Log::held`], and used again for frames. Nothing is appended.
+    pub fn hold(&self, bytes: &[u8]) -> Bytes {
+        let mut body = self.pool.take().unwrap_or_default();
+        if body.capacity() < bytes.len() {
+            // A frame that holds as much has its headers besides.
+            body = Vec::with_capacity(bytes.len() + HOLD_SPARE);
+        }
+        body.extend_from_slice(bytes);
+        let frame = Frame { len: body.len(), body, ..Frame::default() };
+        Bytes::from_owner(Held::new(Arc::new(frame), self.pool.clone()))
     }
 
     /// The payload at `place` in `frame`'s own memory.

@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 
 use crate::chance::Chance;
 use crate::chaos::Chaos;
+use crate::check::bypass::Promises;
 use crate::check::numbers::Numbers;
 use crate::check::once::{self, Past};
 use crate::check::unstable::Unstable;
@@ -51,6 +52,7 @@ pub struct Knowledge {
     pub numbers: RefCell<Numbers>,
     pub past: RefCell<Vec<Past>>,
     pub unstable: RefCell<Unstable>,
+    pub promises: RefCell<Promises>,
     pub volumes: RefCell<volumes::History>,
     /// What clients have to do before anything else.
     pub duties: RefCell<BTreeMap<u64, VecDeque<(Node, Op)>>>,
@@ -308,6 +310,15 @@ impl Life<'_> {
         volumes.iter().any(|info| info.id == node.volume && info.settings.write_speed == WriteSpeed::High)
     }
 
+    /// A COMMIT was answered: what was in the file when it began is there for ever.
+    fn note_commit(&self, node: Node, ran: &Ran) {
+        let knowledge = self.knowledge;
+        let Some(meant) = knowledge.pairs.borrow().meant(node) else { return };
+        if let Some(last) = knowledge.tracker.laid(meant, ran.began).last() {
+            knowledge.promises.borrow_mut().committed(meant, ran.at, last.at);
+        }
+    }
+
     /// What the client remembers of writes that may be lost. `at_reply`: verifier, and what was durable.
     fn keep_unstable(
         &self,
@@ -330,6 +341,7 @@ impl Life<'_> {
                 unstable.written(number, node, op.clone(), at, at_reply.0);
             }
             Op::Commit { .. } => {
+                self.note_commit(node, ran);
                 let again = unstable.committed(number, node, at, at_reply)?;
                 if !again.is_empty() {
                     self.event(number, format_args!("must write {} times again", again.len()));

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::chaos::STORE_FAULTS;
+use crate::check::bypass;
 use crate::coverage::Coverage;
 use crate::plan::{CLOSING_POINTS, CREATING_POINTS, LIFE_POINTS, OPENING_POINTS};
 use crate::story::{CRASHES_MIN, OPERATIONS_MIN, Told};
@@ -27,7 +28,8 @@ fn may_lack(histories: u64) -> u64 {
 }
 
 /// Cells beside crash points, store faults and operations.
-const CELLS: [(&str, &[&str]); 7] = [
+const CELLS: [(&str, &[&str]); 8] = [
+    ("bypass", &[bypass::LOST, bypass::SHOWED, bypass::COMMITTED]),
     (
         "disk faults",
         &["a flush fails", "a write fails", "every write and flush fails", "power goes amid a write", "a slow flush"],

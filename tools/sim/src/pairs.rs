@@ -64,6 +64,11 @@ impl Pairs {
         self.twins.get(&model).map(|(engine, _)| *engine)
     }
 
+    /// The model's object that is this one of the engine.
+    pub fn meant(&self, engine: Node) -> Option<Node> {
+        self.twins.iter().find(|(_, (twin, _))| *twin == engine).map(|(model, _)| *model)
+    }
+
     /// Forgets what was found or made after `at`; gives the slots, and the twins (model's, engine's).
     pub fn forget_after(&mut self, at: Position) -> (Vec<Slot>, Vec<(Node, Node)>) {
         let slots: Vec<Slot> = self.noted.iter().filter(|(_, noted)| **noted > at).map(|(slot, _)| *slot).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tarn_engine::Config;
+use tarn_engine::{Bypass, Config};
 use tarn_vfs::{CompressionSetting, VolumeSettings, WriteSpeed};
 
 use crate::chance::Chance;
@@ -128,6 +128,8 @@ pub struct Plan {
     pub generation_keys: usize,
     pub segment_bytes: u32,
     pub hold: Duration,
+    /// Which UNSTABLE writes pass the log by.
+    pub bypass: Bypass,
 }
 
 impl Plan {
@@ -153,6 +155,7 @@ impl Plan {
             generation_keys: *chance.pick(&[30, 60, 200, 1000]),
             segment_bytes: *chance.pick(&[16 << 10, 64 << 10, 256 << 10]),
             hold: Duration::from_millis(*chance.pick(&[0, 500, 20_000, 900_000])),
+            bypass: bypass(&mut Chance::new(seed, "bypass")),
         }
     }
 
@@ -166,6 +169,7 @@ impl Plan {
             generation_keys: self.generation_keys,
             segment_bytes: self.segment_bytes,
             hold: self.hold,
+            bypass: self.bypass,
             // Clocks jump, and a deleted volume must not vanish for that.
             volume_keep: Duration::from_secs(10 * 365 * 24 * 3600),
             ..Config::default()
@@ -211,6 +215,13 @@ impl LifePlan {
             jump_ms: *chance.pick(&[0, 0, 0, 3_600_000, -60_000, -3_600_000]),
         }
     }
+}
+
+fn bypass(chance: &mut Chance) -> Bypass {
+    if !chance.percent(60) {
+        return Bypass { write_min: usize::MAX, after: 0, speed_min: 0 };
+    }
+    Bypass { write_min: *chance.pick(&[1, 512, 4096]), after: *chance.pick(&[0, 0, 8192]), speed_min: 0 }
 }
 
 fn settings(chance: &mut Chance) -> VolumeSettings {

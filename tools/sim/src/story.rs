@@ -149,7 +149,8 @@ impl Story {
         let chaos = Chaos::new(chance, plan.store_ms, clock.clone(), coverage.clone(), trace.clone());
         let tracker = Tracker::new(clock.clone());
         let machine = Machine::new(&plan, clock.clone(), &chaos, &tracker, bends);
-        let workload = Workload::new(Chance::new(plan.seed, "workload"), plan.volumes.len(), plan.wire);
+        let streams = Chance::new(plan.seed, "streams");
+        let workload = Workload::new(Chance::new(plan.seed, "workload"), streams, plan.volumes.len(), plan.wire);
         let knowledge = Knowledge {
             tracker,
             chaos: chaos.clone(),
@@ -158,6 +159,7 @@ impl Story {
             numbers: RefCell::new(Numbers::default()),
             past: RefCell::default(),
             unstable: RefCell::default(),
+            promises: RefCell::default(),
             volumes: RefCell::default(),
             duties: RefCell::default(),
             unanswered: RefCell::default(),
@@ -554,6 +556,7 @@ impl Story {
             return Err(Failure::new("promise", expected, recovered.to_string()));
         };
         tracker.model.restore(&model);
+        self.check_bypass(opened).await?;
         let held: Vec<Lock> =
             tracker.model.locks().into_iter().filter(|info| !info.waiting).map(|info| info.lock).collect();
         let holders: Vec<Bytes> = held.iter().map(|lock| lock.owner.client.clone()).collect();
@@ -579,6 +582,18 @@ impl Story {
         if self.chance.percent(40) {
             check::walk::check(&opened.engine).await?;
         }
+        Ok(())
+    }
+
+    /// Holds lost UNSTABLE data against what may be lost; the model becomes what is left.
+    async fn check_bypass(&self, opened: &Opened) -> Checked {
+        let Knowledge { tracker, pairs, promises, .. } = &self.knowledge;
+        let twin = |node| pairs.borrow().twin(node);
+        let mut kept = promises.take();
+        let (fs, least) = (&*opened.fs, self.plan.bypass.write_min as u64);
+        let met = check::bypass::check(fs, tracker, twin, &mut kept, &opened.report, least).await?;
+        promises.replace(kept);
+        met.into_iter().for_each(|name| self.coverage.hit("bypass", name));
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::ops::{Bound, Range};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +37,8 @@ pub struct Issue {
     pub tag: u32,
     /// Each time it took effect: repeats of what may run twice do so again.
     ran: Mutex<Vec<Ran>>,
-    /// Changes of others when it began.
-    began: Mutex<Option<u64>>,
+    /// Changes of others when it began, and the log's last position.
+    began: Mutex<Option<(u64, Position)>>,
     /// A task of the engine has taken it over.
     taken: AtomicBool,
     /// Its client was answered, and copies of it may still come.
@@ -49,6 +50,8 @@ pub struct Issue {
 pub struct Ran {
     /// The log's last position just after.
     pub at: Position,
+    /// The log's last position when the operation began.
+    pub began: Position,
     /// It is the operation's own.
     pub changed: bool,
     /// The model says that it must be.
@@ -59,6 +62,17 @@ pub struct Ran {
     pub required: Position,
     /// Changes before the operation began and when it ended; more than one apart for a listing in pages.
     changes: (u64, u64),
+}
+
+/// Bytes of a file that an operation made what they are: it wrote them, or cut them off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Laid {
+    pub at: Position,
+    /// The model's.
+    pub node: Node,
+    pub bytes: Range<u64>,
+    /// Written UNSTABLE.
+    pub unstable: bool,
 }
 
 impl Ran {
@@ -114,6 +128,8 @@ struct Inner {
     wrong: Option<Failure>,
     /// Copies of the model just after each position that an operation took.
     history: BTreeMap<Position, Model>,
+    /// What operations did to the bytes of files, by their positions.
+    laid: BTreeMap<Position, Laid>,
     changes: u64,
     /// Last change of each object that a reply must not show before it is durable, and last change of all.
     stable: BTreeMap<Node, Position>,
@@ -141,6 +157,7 @@ impl Tracker {
             next_tag: 0,
             wrong: None,
             history: BTreeMap::new(),
+            laid: BTreeMap::new(),
             changes: 0,
             stable: BTreeMap::new(),
             any: BTreeMap::new(),
@@ -161,6 +178,7 @@ impl Tracker {
         let mut inner = self.inner.lock();
         inner.history.retain(|at, _| *at < position);
         inner.history.insert(position, self.model.snapshot());
+        inner.laid.retain(|at, _| *at <= position);
         inner.stable.clear();
         inner.any.clear();
         inner.current = None;
@@ -200,6 +218,34 @@ impl Tracker {
     pub fn at(&self, position: Position) -> Option<(Position, Model)> {
         let inner = self.inner.lock();
         inner.history.range(..=position).next_back().map(|(at, model)| (*at, model.snapshot()))
+    }
+
+    /// What operations up to `position` did to the bytes of a file of the model, in order.
+    pub fn laid(&self, node: Node, position: Position) -> Vec<Laid> {
+        let inner = self.inner.lock();
+        inner.laid.range(..=position).map(|(_, laid)| laid).filter(|laid| laid.node == node).cloned().collect()
+    }
+
+    /// What the operation that took `position` did to the bytes of a file.
+    pub fn laid_at(&self, position: Position) -> Option<Laid> {
+        let inner = self.inner.lock();
+        let (at, _) = inner.history.range(position..).next()?;
+        inner.laid.get(at).cloned()
+    }
+
+    /// Bytes of a file of the model as they were at `from`, and after each change up to `to`; what is not there is zeros.
+    pub fn values(&self, node: Node, bytes: Range<u64>, from: Position, to: Position) -> Vec<(Position, Vec<u8>)> {
+        let inner = self.inner.lock();
+        let first = inner.history.range(..=from).next_back();
+        let later = inner.history.range((Bound::Excluded(from), Bound::Included(to)));
+        let count = (bytes.end - bytes.start) as usize;
+        let mut values: Vec<(Position, Vec<u8>)> = first
+            .into_iter()
+            .chain(later)
+            .map(|(at, model)| (*at, model.peek(node, bytes.start, count).unwrap_or_else(|| vec![0; count])))
+            .collect();
+        values.dedup_by(|later, earlier| later.1 == earlier.1);
+        values
     }
 
     /// Positions that operations took and that were not lost.
@@ -274,7 +320,7 @@ impl Tracker {
     fn enter(&self, issue: Option<Arc<Issue>>) -> Position {
         let mut inner = self.inner.lock();
         if let Some(issue) = &issue {
-            issue.began.lock().get_or_insert(inner.changes);
+            issue.began.lock().get_or_insert((inner.changes, (inner.appended)()));
         }
         inner.current = issue;
         (inner.appended)()
@@ -286,6 +332,7 @@ impl Tracker {
         let inner = &mut *guard;
         let at = (inner.appended)();
         let changed = at > before;
+        let (first, began) = issue.began.lock().unwrap_or((inner.changes, before));
         if changed && issue.over.load(Ordering::Relaxed) && !self.comes_to_the_same(issue) && inner.wrong.is_none() {
             let expected = format!("{}, answered, does not run over what came since", legible::op(&issue.op));
             inner.wrong = Some(Failure::new("once", expected, format!("a late copy took {at}")));
@@ -307,7 +354,7 @@ impl Tracker {
                 false => any.unwrap_or(Position::ZERO),
             };
             let changes = (inner.changes, inner.changes);
-            issue.ran.lock().push(Ran { at, changed, must_change: false, outcome, required, changes });
+            issue.ran.lock().push(Ran { at, began, changed, must_change: false, outcome, required, changes });
             return;
         }
         *self.model_clock.0.lock() = self.clock.now();
@@ -318,8 +365,7 @@ impl Tracker {
         let outcome =
             outcome.unwrap_or(Outcome { seen: Seen::Refused(Errno::Io), node: None, position: Position::ZERO });
         let must_change = self.model.position() != position || self.model.locks() != locks;
-        let began = if issue.is_list() { *issue.began.lock() } else { None };
-        let first = began.unwrap_or(inner.changes);
+        let first = if issue.is_list() { first } else { inner.changes };
         // Pages that others changed between show more than one state, which the model does not follow.
         let torn = first != inner.changes;
         let required = if torn { Position::ZERO } else { inner.required(issue, &outcome) };
@@ -328,13 +374,14 @@ impl Tracker {
             inner.history.insert(at, self.model.snapshot());
             let touched = self.touched(issue, &outcome, &before_model);
             inner.note_change(issue, &touched, at);
+            inner.laid.extend(laid(issue, &outcome, &touched, at).map(|laid| (at, laid)));
         } else {
             self.model.restore(&before_model);
         }
         let required = if changed && !is_unstable(&issue.op) { required.max(at) } else { required };
         let required = if inner.is_high(issue) { Position::ZERO } else { required };
         let changes = (first, inner.changes - u64::from(changed));
-        issue.ran.lock().push(Ran { at, changed, must_change, outcome, required, changes });
+        issue.ran.lock().push(Ran { at, began, changed, must_change, outcome, required, changes });
     }
 
     /// What a copy of a write that ran or was answered tells, if its bytes are there: it changes nothing.
@@ -450,6 +497,23 @@ fn is_unstable(op: &Op) -> bool {
         Op::Read { .. } | Op::List { .. } | Op::Readlink { .. } => true,
         _ => false,
     }
+}
+
+/// What an operation did to the bytes of a file.
+fn laid(issue: &Issue, outcome: &Outcome, touched: &[Node], at: Position) -> Option<Laid> {
+    let (node, bytes, unstable) = match (&issue.op, &outcome.seen) {
+        (Op::Write { node, offset, stability, .. }, Seen::Changed { count, .. }) => {
+            let end = offset.saturating_add(u64::from(*count));
+            (issue.slots.get(node).copied(), *offset..end, *stability == Stability::Unstable)
+        }
+        (Op::Setattr { node, set }, Seen::Changed { .. }) => {
+            (issue.slots.get(node).copied(), set.size?..u64::MAX, false)
+        }
+        (Op::Create { set, .. }, Seen::Changed { .. }) => (outcome.node, set.size?..u64::MAX, false),
+        _ => return None,
+    };
+    let node = node.filter(|node| touched.contains(node))?;
+    Some(Laid { at, node, bytes, unstable })
 }
 
 /// Slots that an operation names, without the one it fills.

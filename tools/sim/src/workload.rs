@@ -1,6 +1,7 @@
 //! What clients ask for.
 //!
 //! - Slots stand for objects; the first are the volumes' roots. A slot may well stand for what is gone.
+//! - Some files are written in streams: large UNSTABLE writes one after another, over old data too, with a COMMIT or without.
 //! - Names come from a small pool, so that they collide; so do ranges of bytes and of locks.
 
 use std::collections::BTreeMap;
@@ -16,6 +17,20 @@ use crate::chance::Chance;
 const SLOTS: u32 = 48;
 /// The largest number of a record that is written, unless files are huge.
 const NEAR: u64 = 96 << 10;
+
+/// Of a hundred writes, those with which a stream begins.
+const STREAMS: u32 = 15;
+
+/// A file that a client writes in one go.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    node: Slot,
+    /// Where it goes on.
+    offset: u64,
+    /// Writes to come.
+    left: u64,
+    commits: bool,
+}
 
 /// Kinds of operations and how often each comes, by the seed's mixes.
 const KINDS: [(&str, [u32; 5]); 21] = [
@@ -65,13 +80,17 @@ pub struct Workload {
     /// Whether most writes have content that others have too, at whole records.
     alike: bool,
     unprivileged: u32,
+    /// Of each client that is amid one.
+    streams: BTreeMap<u64, Stream>,
+    stream_chance: Chance,
     tokens: u64,
     /// Clients speak NFSv3, which does not know times before 1970.
     wire: bool,
 }
 
 impl Workload {
-    pub fn new(mut chance: Chance, volumes: usize, wire: bool) -> Workload {
+    /// `streams`: the chance that decides about them.
+    pub fn new(mut chance: Chance, streams: Chance, volumes: usize, wire: bool) -> Workload {
         let mix = chance.below(5) as usize;
         let count = chance.range(6, 40);
         let names = (0..count).map(|number| name(&mut chance, number)).collect();
@@ -85,6 +104,8 @@ impl Workload {
             huge: chance.percent(8),
             alike: chance.percent(50),
             unprivileged: *chance.pick(&[0, 5, 30]),
+            streams: BTreeMap::new(),
+            stream_chance: streams,
             tokens: 0,
             wire,
             roots,
@@ -94,9 +115,47 @@ impl Workload {
 
     /// The next operation and who asks for it.
     pub fn next(&mut self, client: u64) -> (&'static str, Op, Caller) {
+        if let Some((kind, op)) = self.stream_on(client) {
+            return (kind, op, Caller { client: ClientId(u128::from(client)), ..Caller::root() });
+        }
         let kind = KINDS[self.chance.weighted(&self.weights)].0;
         let op = self.op(kind, client);
+        if let Op::Write { node, offset, .. } = &op
+            && self.stream_chance.percent(STREAMS)
+        {
+            self.begin_stream(client, *node, *offset);
+        }
         (kind, op, self.caller(client))
+    }
+
+    /// The client writes on where its last write begins, or from the file's start.
+    fn begin_stream(&mut self, client: u64, node: Slot, offset: u64) {
+        let chance = &mut self.stream_chance;
+        let offset = if chance.percent(40) { 0 } else { offset.min(NEAR) };
+        let stream = Stream { node, offset, left: chance.range(2, 5), commits: chance.percent(40) };
+        self.streams.insert(client, stream);
+    }
+
+    /// What comes next of the client's stream.
+    fn stream_on(&mut self, client: u64) -> Option<(&'static str, Op)> {
+        let mut stream = self.streams.remove(&client)?;
+        let node = stream.node;
+        if self.kinds.get(&node) != Some(&FileType::Regular) {
+            return None;
+        }
+        if stream.left == 0 {
+            return stream.commits.then_some(("commit", Op::Commit { node }));
+        }
+        let chance = &mut self.stream_chance;
+        let seed = if self.alike && chance.percent(50) { chance.range(1, 3) } else { chance.next() };
+        let data = Data { seed, count: 4096 * chance.range(1, 4) as u32 };
+        let offset = stream.offset;
+        // Some begin again amid the write before.
+        let step = if chance.percent(25) { u64::from(data.count) / 2 } else { u64::from(data.count) };
+        stream.offset += step;
+        stream.left -= 1;
+        self.streams.insert(client, stream);
+        Some(("write", Op::Write { node, offset, data, stability: Stability::Unstable }))
     }
 
     /// Takes note of what came of an operation.

@@ -65,7 +65,9 @@ impl Keeper {
         if open.count() > 0 && (wanted || self.core.overlay_is_full()) {
             return Duration::ZERO;
         }
-        let pressed = self.core.log_is_due() && self.core.log.appended() > open.after && self.log_gains();
+        let pressed = (self.core.log_is_due() || self.core.unlogged_fills(open))
+            && self.core.log.appended() > open.after
+            && self.log_gains();
         self.core.log_pressed.store(pressed, Ordering::Relaxed);
         self.core.brake.closes(pressed);
         if pressed {

@@ -156,7 +156,8 @@ impl Keeper {
     /// Whether so much was brought by large writes that it would push out of the cache what readers have asked for.
     fn streams(&self, records: &[Due]) -> bool {
         let extents = records.iter().flat_map(|due| &due.dirty.extents);
-        let large = extents.filter(|extent| matches!(extent.source, Source::Held(_) | Source::Log(_)));
+        let large = extents
+            .filter(|extent| matches!(extent.source, Source::Held(_) | Source::Unlogged { .. } | Source::Log(_)));
         let bytes: u64 = large.map(|extent| u64::from(extent.end - extent.start)).sum();
         bytes > self.core.caches.records.capacity() / STREAM_SHARE
     }
@@ -372,11 +373,12 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         // Without a copy, if nobody else has it.
         false => Vec::from(data),
     };
-    out.resize(end.max(out.len()), 0);
+    // One of which all is lost, and that was nothing before, is there all the same: it is charged.
+    out.resize(end.max(out.len()).max(1), 0);
     for extent in dirty.extents.iter().filter_map(|extent| extent.clip(0, record_size)) {
         let place = &mut out[extent.start as usize..extent.end as usize];
         match &extent.source {
-            Source::Ram(bytes) | Source::Held(bytes) => place.copy_from_slice(bytes),
+            Source::Ram(bytes) | Source::Held(bytes) | Source::Unlogged { bytes, .. } => place.copy_from_slice(bytes),
             Source::Log(at) => {
                 place.copy_from_slice(&logged(core, *at, place.len())?);
             }
@@ -393,6 +395,7 @@ fn as_it_lies(core: &Core, source: &Source, len: usize) -> Result<Option<(Bytes,
     Ok(match source {
         Source::Ram(bytes) => Some((bytes.clone(), true)),
         Source::Held(bytes) => Some((bytes.clone(), false)),
+        Source::Unlogged { bytes, own } => Some((bytes.clone(), *own)),
         Source::Log(at) => Some((logged(core, *at, len)?, false)),
         Source::Zero => None,
     })

@@ -308,7 +308,7 @@ impl Keeper {
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
-        self.core.brake.begins(self.core.log.used_up_to(closed.last));
+        self.core.brake.begins(self.core.log.used_up_to(closed.last) + oldest.unlogged());
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
         let took = self.core.world.clock.steady() - begun;
         // One that was in the store already took no time.
@@ -378,6 +378,7 @@ impl Keeper {
     fn note(&self, outcome: &Result<Done, CheckpointError>) {
         let full = matches!(outcome, Err(CheckpointError::Full(_)));
         self.core.health.store_full.store(full, Ordering::Relaxed);
+        self.core.health.checkpoint_failed.store(outcome.is_err(), Ordering::Relaxed);
         self.note_gone(outcome.as_ref().err());
         let mut last = self.last.lock();
         let mut totals = self.totals.lock();

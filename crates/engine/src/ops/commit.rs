@@ -1,5 +1,6 @@
 //! Making what was written UNSTABLE durable.
 
+use tarn_base::mutant;
 use tarn_vfs::{Before, Change, Effect, Errno, FileType, Node, Stability};
 
 use crate::run::{Operation, refuse};
@@ -25,6 +26,10 @@ impl Operation for Commit {
             let change = Change { before: Some(Before::from(&attr)), after: Some(attr) };
             return Err(refuse(errno, [change, Change::default()]));
         }
+        if !mutant::on(mutant::COMMIT_LEAVES_UNLOGGED) {
+            tx.settle(self.node.volume, self.node.ino)?;
+        }
+        tx.core.streams.ends(self.node.volume, self.node.ino);
         // Every write changes the inode, so its last change covers them all.
         tx.seen = tx.seen.max(inode.change);
         let change = Change { before: Some(Before::from(&attr)), after: Some(attr) };

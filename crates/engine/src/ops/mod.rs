@@ -16,5 +16,6 @@ pub mod readlink;
 pub mod remove;
 pub mod rename;
 pub mod setattr;
+pub mod settle;
 pub mod statfs;
 pub mod write;

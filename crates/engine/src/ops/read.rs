@@ -113,7 +113,7 @@ impl Read {
         found.sort_unstable_by_key(|extent| extent.start);
         for extent in found {
             out.push(match extent.source {
-                Source::Ram(bytes) | Source::Held(bytes) => bytes,
+                Source::Ram(bytes) | Source::Held(bytes) | Source::Unlogged { bytes, .. } => bytes,
                 Source::Log(place) => tx.logged(place)?,
                 Source::Zero => Bytes::from_static(&ZEROS[..(extent.end - extent.start) as usize]),
             });
@@ -144,7 +144,7 @@ impl Read {
 }
 
 /// Takes what `extents` hold of `gaps`; gives what is still missing.
-fn fill(
+pub(super) fn fill(
     gaps: SmallVec<[(u32, u32); 4]>,
     extents: &[Extent],
     found: &mut SmallVec<[Extent; 4]>,

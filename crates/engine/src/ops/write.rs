@@ -96,17 +96,23 @@ impl Write {
             return Ok(());
         }
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
+        let unstable = self.stability == Stability::Unstable;
+        let kept = (unstable && tx.core.bypasses(&volume, self.node.ino, self.data.len()))
+            .then(|| tx.core.log.hold(&self.data));
         let mut taken = 0;
         for (record, start, end) in records_of(inode.record_bits, self.offset, len) {
             let part = (end - start) as usize;
-            let payload = Payload::Bytes(self.data.slice(taken..taken + part));
+            let payload = match &kept {
+                Some(kept) => Payload::Unlogged(kept.slice(taken..taken + part)),
+                None => Payload::Bytes(self.data.slice(taken..taken + part)),
+            };
             taken += part;
             data::write_record(tx, &volume, self.node.ino, inode, cuts.as_ref(), (record, start), payload)?;
         }
         let after = after_write(&before, &self.caller, self.offset, len, tx.now());
         inode.adopt(&after);
         inode.size = after.size;
-        tx.unstable = self.stability == Stability::Unstable;
+        tx.unstable = unstable;
         tx.put_inode(self.node.volume, self.node.ino, inode);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! One generation: the keys and data changed between two closings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -68,6 +68,8 @@ pub struct Generation {
     /// Of changed keys, and of dirty records with their data.
     key_bytes: AtomicI64,
     record_bytes: AtomicI64,
+    /// Bytes of data that are not in the log.
+    unlogged: AtomicI64,
 }
 
 impl Generation {
@@ -83,6 +85,7 @@ impl Generation {
             records: AtomicUsize::new(0),
             key_bytes: AtomicI64::new(0),
             record_bytes: AtomicI64::new(0),
+            unlogged: AtomicI64::new(0),
         }
     }
 
@@ -128,6 +131,17 @@ impl Generation {
 
     /// Writes into a record. What a cut hid has been discarded when the cut was applied, so what is there counts.
     pub fn write(&self, key: DataKey, generation: u32, new: bool, extent: Extent) {
+        let growth = self.change(key, generation, new, |record| record.write(extent));
+        self.record_bytes.fetch_add(growth.ram, Ordering::Relaxed);
+        self.unlogged.fetch_add(growth.unlogged, Ordering::Relaxed);
+    }
+
+    /// A record was written whose bytes are lost: it is dirty, and holds what it held.
+    pub fn touch(&self, key: DataKey, generation: u32, new: bool) {
+        self.change(key, generation, new, |_| ());
+    }
+
+    fn change<T>(&self, key: DataKey, generation: u32, new: bool, change: impl FnOnce(&mut DirtyRecord) -> T) -> T {
         let mut shard = self.shard(key.0, key.1.0).write();
         let record = shard.data.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +150,7 @@ impl Generation {
         });
         record.generation = record.generation.max(generation);
         record.new |= new;
-        self.record_bytes.fetch_add(record.write(extent), Ordering::Relaxed);
+        change(record)
     }
 
     /// How many dirty records among `records` of a map hold the only charge for themselves.
@@ -155,6 +169,7 @@ impl Generation {
             if let Some(record) = shard.data.remove(&key) {
                 self.records.fetch_sub(1, Ordering::Relaxed);
                 self.record_bytes.fetch_sub(RECORD_COST + record.ram_bytes() as i64, Ordering::Relaxed);
+                self.unlogged.fetch_sub(record.unlogged() as i64, Ordering::Relaxed);
             }
         }
     }
@@ -172,6 +187,42 @@ impl Generation {
     /// Bytes of RAM that it takes, all told.
     pub fn ram_bytes(&self) -> u64 {
         self.key_bytes() + self.record_bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Bytes of data that are not in the log.
+    pub fn unlogged(&self) -> u64 {
+        self.unlogged.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Records of a map of which bytes are not in the log.
+    pub fn unlogged_of(&self, volume: VolumeId, map: Ino) -> Vec<u64> {
+        if self.unlogged() == 0 {
+            return Vec::new();
+        }
+        let shard = self.shard(volume, map.0).read();
+        let records = shard.data.range((volume, map, 0)..=(volume, map, u64::MAX));
+        let unlogged = records.filter(|(_, record)| record.unlogged() > 0);
+        unlogged.map(|((.., number), _)| *number).collect()
+    }
+
+    /// Whether bytes of a map are not in the log.
+    pub fn has_unlogged(&self, volume: VolumeId, map: Ino) -> bool {
+        if self.unlogged() == 0 {
+            return false;
+        }
+        let shard = self.shard(volume, map.0).read();
+        shard.data.range((volume, map, 0)..=(volume, map, u64::MAX)).any(|(_, record)| record.unlogged() > 0)
+    }
+
+    /// Maps of which bytes are not in the log.
+    pub fn unlogged_maps(&self) -> BTreeSet<(VolumeId, Ino)> {
+        let mut maps = BTreeSet::new();
+        for shard in self.shards.iter().filter(|_| self.unlogged() > 0) {
+            let shard = shard.read();
+            let unlogged = shard.data.iter().filter(|(_, record)| record.unlogged() > 0);
+            maps.extend(unlogged.map(|((volume, map, _), _)| (*volume, *map)));
+        }
+        maps
     }
 
     /// All changed keys in order.

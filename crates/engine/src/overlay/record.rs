@@ -20,6 +20,12 @@ pub enum Source {
     Ram(Bytes),
     /// In the log's own memory, which is kept and counted as long as anything in it is ([`tarn_wal::Log::held`]).
     Held(Bytes),
+    /// In memory and nowhere else: UNSTABLE data that has passed the log by (engine rule 5). What is not `own`, a part of the
+    /// buffer it came in, is counted by that ([`tarn_wal::Log::held`]).
+    Unlogged {
+        bytes: Bytes,
+        own: bool,
+    },
     /// Only in the log, to be read back.
     Log(LogPlace),
     Zero,
@@ -31,6 +37,9 @@ impl Source {
         match self {
             Source::Ram(bytes) => Source::Ram(bytes.slice(skip as usize..(skip + len) as usize)),
             Source::Held(bytes) => Source::Held(bytes.slice(skip as usize..(skip + len) as usize)),
+            Source::Unlogged { bytes, own } => {
+                Source::Unlogged { bytes: bytes.slice(skip as usize..(skip + len) as usize), own: *own }
+            }
             Source::Log(place) => Source::Log(LogPlace { frame: place.frame, start: place.start + skip, len }),
             Source::Zero => Source::Zero,
         }
@@ -55,10 +64,12 @@ impl Extent {
     /// As [`Extent::clip`], in a buffer of its own size.
     fn cut_out(&self, start: u32, end: u32) -> Option<Extent> {
         let mut part = self.clip(start, end)?;
-        if let Source::Ram(bytes) | Source::Held(bytes) = &part.source
-            && part.end - part.start < self.end - self.start
-        {
-            part.source = Source::Ram(Bytes::copy_from_slice(bytes));
+        if part.end - part.start < self.end - self.start {
+            match &mut part.source {
+                Source::Unlogged { bytes, own } => (*bytes, *own) = (Bytes::copy_from_slice(bytes), true),
+                Source::Ram(bytes) | Source::Held(bytes) => part.source = Source::Ram(Bytes::copy_from_slice(bytes)),
+                Source::Log(_) | Source::Zero => {}
+            }
         }
         Some(part)
     }
@@ -75,10 +86,24 @@ impl Extent {
     /// Bytes of RAM that it takes.
     fn ram_bytes(&self) -> u64 {
         match &self.source {
-            Source::Ram(bytes) => EXTENT_COST + BUFFER_COST + bytes.len() as u64,
-            Source::Held(_) | Source::Log(_) | Source::Zero => EXTENT_COST,
+            Source::Ram(bytes) | Source::Unlogged { bytes, own: true } => {
+                EXTENT_COST + BUFFER_COST + bytes.len() as u64
+            }
+            Source::Held(_) | Source::Unlogged { .. } | Source::Log(_) | Source::Zero => EXTENT_COST,
         }
     }
+
+    /// Bytes of it that are not in the log.
+    fn unlogged(&self) -> u64 {
+        if matches!(self.source, Source::Unlogged { .. }) { u64::from(self.end - self.start) } else { 0 }
+    }
+}
+
+/// What a write changed of the bytes of RAM that a record takes, and of those that are not in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    pub ram: i64,
+    pub unlogged: i64,
 }
 
 /// Extents in order, without overlap. What lies between them is older.
@@ -92,14 +117,18 @@ pub struct DirtyRecord {
 }
 
 impl DirtyRecord {
-    /// Puts `extent` over what is there; the newest bytes win. Gives the change of bytes of RAM.
-    pub fn write(&mut self, extent: Extent) -> i64 {
+    /// Puts `extent` over what is there; the newest bytes win.
+    pub fn write(&mut self, extent: Extent) -> Growth {
         let (from, to) = (extent.start, extent.end);
         // What lies before it and what lies behind it stay as they are.
         let first = self.extents.partition_point(|old| old.end < from);
         let last = self.extents.partition_point(|old| old.start <= to);
         let touched = &self.extents[first..last];
-        let before: u64 = touched.iter().map(Extent::ram_bytes).sum();
+        let costs = |extents: &[Extent]| {
+            let ram: u64 = extents.iter().map(Extent::ram_bytes).sum();
+            (ram as i64, extents.iter().map(Extent::unlogged).sum::<u64>() as i64)
+        };
+        let before = costs(touched);
         let left = touched.iter().filter_map(|old| old.cut_out(0, from));
         let right = touched.iter().filter_map(|old| old.cut_out(to, u32::MAX));
         let mut new: SmallVec<[Extent; 4]> = SmallVec::new();
@@ -112,13 +141,13 @@ impl DirtyRecord {
                 None => new.push(part),
             }
         }
-        let after: u64 = new.iter().map(Extent::ram_bytes).sum();
+        let after = costs(&new);
         if self.extents.is_empty() {
             // Most records are written once.
             self.extents.reserve_exact(1);
         }
         drop(self.extents.splice(first..last, new));
-        after as i64 - before as i64
+        Growth { ram: after.0 - before.0, unlogged: after.1 - before.1 }
     }
 
     /// Whether every byte of a record of `len` bytes is here.
@@ -137,6 +166,11 @@ impl DirtyRecord {
     pub fn ram_bytes(&self) -> u64 {
         self.extents.iter().map(Extent::ram_bytes).sum()
     }
+
+    /// Bytes of it that are not in the log.
+    pub fn unlogged(&self) -> u64 {
+        self.extents.iter().map(Extent::unlogged).sum()
+    }
 }
 
 #[cfg(test)]
@@ -149,7 +183,7 @@ mod tests {
 
     fn bytes_of(record: &DirtyRecord) -> Vec<(u32, Vec<u8>)> {
         let of = |extent: &Extent| match &extent.source {
-            Source::Ram(bytes) => (extent.start, bytes.to_vec()),
+            Source::Ram(bytes) | Source::Unlogged { bytes, .. } => (extent.start, bytes.to_vec()),
             _ => (extent.start, vec![0; (extent.end - extent.start) as usize]),
         };
         record.extents.iter().map(of).collect()
@@ -180,15 +214,21 @@ mod tests {
             ((random >> 33) % u64::from(most)) as u32
         };
         let mut expected = vec![None; 65_536];
-        let (mut record, mut counted) = (DirtyRecord::default(), 0);
+        let (mut record, mut counted, mut unlogged) = (DirtyRecord::default(), 0, 0);
         for round in 0..2000u32 {
             let len = if round % 7 == 0 { 1 + draw(20_000) } else { 1 + draw(50) };
             let start = draw(65_536 - len);
             let value = round as u8;
             let bytes = Bytes::from(vec![value; len as usize]);
             let zero = round % 11 == 0;
-            let source = if zero { Source::Zero } else { Source::Ram(bytes) };
-            counted += record.write(Extent { start, end: start + len, source });
+            let source = match (zero, round % 5) {
+                (true, _) => Source::Zero,
+                (false, 0) => Source::Unlogged { bytes, own: false },
+                (false, _) => Source::Ram(bytes),
+            };
+            let growth = record.write(Extent { start, end: start + len, source });
+            (counted, unlogged) = (counted + growth.ram, unlogged + growth.unlogged);
+            assert_eq!(unlogged, record.unlogged() as i64);
             expected[start as usize..(start + len) as usize].fill(Some(if zero { 0 } else { value }));
             assert_eq!(counted, record.ram_bytes() as i64);
         }

@@ -1,6 +1,7 @@
 //! Tests of the whole engine, over memory.
 
 mod bounded;
+mod bypass;
 mod checkpoint;
 mod dedupe;
 mod earlier;

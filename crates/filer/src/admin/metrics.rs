@@ -71,6 +71,7 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
         ("memory_limit_bytes", "Memory this process may use", status.memory_limit_bytes),
         ("log_capacity_bytes", "Size of the write log", log.capacity_bytes),
         ("log_used_bytes", "What of it a checkpoint has not yet freed", log.used_bytes),
+        ("log_unlogged_bytes", "UNSTABLE data that is neither in it nor in the store", log.unlogged_bytes),
         ("log_poisoned", "1 if the log's device has failed", u64::from(log.poisoned.is_some())),
         ("overlay_bytes", "Memory of changes that the store does not hold yet", overlay.bytes),
         ("overlay_kept_log_bytes", "Memory of the log's frames kept for these changes", overlay.kept_log_bytes),

@@ -71,6 +71,7 @@ impl Node {
             path: log.name(),
             capacity_bytes: now.log_capacity,
             used_bytes: now.log_used,
+            unlogged_bytes: now.unlogged_bytes,
             durable: now.durable.to_string(),
             appended: now.appended.to_string(),
             poisoned: log.poisoned().map(|error| error.to_string()),

@@ -240,8 +240,13 @@ fn words(report: &RecoveryReport, created: bool) -> String {
         return format!("recovered after a clean stop: the store holds everything, up to {}", report.last);
     }
     let how = if report.clean { "a clean stop" } else { "an unclean end" };
+    let lost: u64 = report.lost.iter().map(|lost| lost.len).sum();
+    let lost = match lost {
+        0 => String::new(),
+        bytes => format!("; {} of UNSTABLE data are not there, for their clients to write again", show_size(bytes)),
+    };
     format!(
-        "recovered after {how}: {} changes ({}) came from the log, the last at {}",
+        "recovered after {how}: {} changes ({}) came from the log, the last at {}{lost}",
         report.entries,
         show_size(report.bytes),
         report.last

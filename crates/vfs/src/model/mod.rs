@@ -26,7 +26,7 @@ pub use once::OUTCOMES_MAX;
 
 use names::Make;
 use once::{Remembered, answer};
-use state::{Outcome, State};
+use state::{Content, Object, Outcome, State};
 
 use crate::answer::Answer;
 use crate::contract::{EventSink, FileSystem};
@@ -76,6 +76,30 @@ impl Model {
     pub fn restore(&self, snapshot: &Model) {
         let state = snapshot.state.lock().clone();
         *self.state.lock() = state;
+    }
+
+    /// Bytes of a file; nothing if it is not there.
+    pub fn size(&self, node: Node) -> Option<u64> {
+        self.state.lock().get(node).ok().map(|object| object.attr.size)
+    }
+
+    /// Bytes of a file, zeros beyond its end; nothing if it is not there. Sets no access time.
+    pub fn peek(&self, node: Node, offset: u64, count: usize) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        match &state.get(node).ok()?.content {
+            Content::File(records) => Some(records.read(offset, count)),
+            _ => None,
+        }
+    }
+
+    /// Puts bytes into a file, within its size, and changes nothing else of it: what a crash has left of UNSTABLE data.
+    pub fn patch(&self, node: Node, offset: u64, data: &[u8]) {
+        let mut state = self.state.lock();
+        if state.get(node).is_ok()
+            && let Ok(Object { content: Content::File(records), .. }) = state.edit(node)
+        {
+            records.write(offset, data);
+        }
     }
 
     /// The position of the last change; a change of locks alone has none.

@@ -3,6 +3,7 @@
 //! - `answers`: during life every operation answers as the model does.
 //! - `promise`: a reply leaves after what it shows is durable, and nothing that was durable is missing.
 //! - `tree`: after a recovery the tree is the model's at the recovered position.
+//! - `bypass`: what of UNSTABLE data a crash may take, and what not.
 //! - `locks`, `once`, `verifier`, `unstable`, `lost`, `numbers`: what else must survive, or must not.
 //! - `listing`, `volumes`: cookies and volumes keep their meaning over changes and restarts.
 //! - `grace`, `deposed`: what is refused after a loss of the log, and by whom.
@@ -10,6 +11,7 @@
 //! - `walk`, `usage`: the full consistency walk is clean, and what is charged is what is there.
 
 pub mod answers;
+pub mod bypass;
 pub mod damage;
 pub mod deposed;
 pub mod grace;

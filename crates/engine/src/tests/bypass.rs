@@ -1,0 +1,368 @@
+//! UNSTABLE data that passes the log by: what brings it back, what a crash takes, and that nothing else hangs on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tarn_store::StoreError;
+use tarn_store::fault::{Effect, Fault, FaultStore};
+use tarn_vfs::{Caller, FileSystem, Node, SetAttr, Stability};
+
+use super::opening::{look, make, read, root, write};
+use super::reclaim::{clean, noise, set_size};
+use super::survival::keep_time;
+use crate::config::{Bypass, Config};
+use crate::testing::{Rig, settle};
+use crate::{Engine, LostData};
+
+const KIB: usize = 1 << 10;
+
+/// A machine on which every large UNSTABLE write passes the log by.
+fn rig() -> Rig {
+    let mut rig = Rig::new();
+    rig.config = Config { bypass: Bypass { write_min: 16 * KIB, after: 0, speed_min: 0 }, ..rig.config };
+    rig
+}
+
+async fn unstable(engine: &Engine, node: Node, offset: u64, data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    engine.write(&Caller::root(), node, offset, data, Stability::Unstable).await.expect("a write");
+}
+
+async fn commit(engine: &Engine, node: Node) {
+    let done = engine.commit(&Caller::root(), node).await.expect("a COMMIT");
+    engine.durable(done.position).await.expect("a log that works");
+}
+
+/// The same machine after its power went.
+async fn crashed(rig: &Rig) -> (Arc<Engine>, Vec<LostData>) {
+    rig.crash();
+    settle().await;
+    let (engine, report) = rig.open().await;
+    assert!(!report.clean);
+    keep_time(rig);
+    (engine, report.lost)
+}
+
+#[tokio::test]
+async fn it_is_not_in_the_log_until_a_commit_and_then_survives() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(1, 900 * KIB);
+    let before = engine.status().log_used;
+    unstable(&engine, node, 0, &data).await;
+    let status = engine.status();
+    assert_eq!(status.unlogged_bytes, data.len() as u64);
+    assert!(status.log_used < before + 16 * KIB as u64, "{}", status.log_used);
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    commit(&engine, node).await;
+    let status = engine.status();
+    assert_eq!(status.unlogged_bytes, 0);
+    assert!(status.log_used > before + data.len() as u64);
+    let used = status.log_used;
+    commit(&engine, node).await;
+    assert_eq!(engine.status().log_used, used, "there is nothing more to bring");
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    let node = look(&engine, "file").await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn what_a_crash_takes_is_what_it_was_before_and_is_told() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let old = noise(2, 300 * KIB);
+    write(&engine, node, 0, &old).await;
+    engine.checkpoint().await.unwrap();
+    unstable(&engine, node, 100 * KIB as u64, &noise(3, 400 * KIB)).await;
+    // Later, and durable.
+    let stable = noise(4, 50 * KIB);
+    write(&engine, node, 150 * KIB as u64, &stable).await;
+    let empty = make(&engine, "empty").await;
+    unstable(&engine, empty, 0, &noise(5, 100 * KIB)).await;
+    let verifier = engine.write_verifier();
+    let other = make(&engine, "other").await;
+    write(&engine, other, 0, b"durable").await;
+    for _ in 0..2 {
+        // A crash before the next checkpoint changes nothing of it.
+        let (engine, lost) = crashed(&rig).await;
+        assert_ne!(engine.write_verifier(), verifier);
+        let ranges: Vec<_> = lost.iter().map(|lost| (lost.offset / 1024, lost.len / 1024)).collect();
+        assert_eq!(ranges, [(100, 50), (200, 300), (0, 100)]);
+        assert!(lost[0].ino == node.ino && lost[2].ino == empty.ino);
+        let file = read(&engine, node, 0, 600 * KIB as u32).await;
+        assert_eq!(file.len(), 500 * KIB, "the size was in the log");
+        assert!(file[..150 * KIB] == old[..150 * KIB] && file[150 * KIB..200 * KIB] == stable);
+        assert!(file[200 * KIB..300 * KIB] == old[200 * KIB..] && file[300 * KIB..].iter().all(|byte| *byte == 0));
+        assert!(read(&engine, empty, 0, 200 * KIB as u32).await == vec![0; 100 * KIB]);
+        assert_eq!(read(&engine, other, 0, 10).await, b"durable");
+    }
+    let (engine, _) = crashed(&rig).await;
+    clean(&engine).await;
+    // The client writes it again, and that is charged once.
+    let again = noise(3, 400 * KIB);
+    unstable(&engine, node, 100 * KIB as u64, &again).await;
+    commit(&engine, node).await;
+    clean(&engine).await;
+    assert!(read(&engine, node, 100 * KIB as u64, 400 * KIB as u32).await == again);
+    let (engine, lost) = crashed(&rig).await;
+    assert!(lost.is_empty(), "a checkpoint has it");
+    assert!(read(&engine, node, 100 * KIB as u64, 400 * KIB as u32).await == again);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_stores_it_without_the_log() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(6, 900 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    engine.checkpoint().await.unwrap();
+    assert_eq!(engine.status().unlogged_bytes, 0);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_commit_brings_nothing_back_that_is_older_or_cut_off() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(7, 600 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    write(&engine, node, 10, b"newer").await;
+    // What is written after a cut must not come back below it, nor what was cut off.
+    unstable(&engine, node, 600 * KIB as u64, &data).await;
+    set_size(&engine, node, 300 * KIB as u64 + 5).await;
+    write(&engine, node, 400 * KIB as u64, b"beyond").await;
+    let mut expected = data[..300 * KIB + 5].to_vec();
+    expected[10..15].copy_from_slice(b"newer");
+    expected.resize(400 * KIB, 0);
+    expected.extend_from_slice(b"beyond");
+    commit(&engine, node).await;
+    let whole = 2000 * KIB as u32;
+    assert!(read(&engine, node, 0, whole).await == expected);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    assert!(read(&engine, node, 0, whole).await == expected);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn nothing_comes_back_from_a_closed_generation_either() {
+    let mut rig = rig();
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    let gone = make(&engine, "gone").await;
+    engine.checkpoint().await.unwrap();
+    stuck.store(true, Ordering::Relaxed);
+    let data = noise(8, 600 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    unstable(&engine, gone, 0, &data).await;
+    engine.core.want_checkpoint();
+    while engine.status().generations.len() < 2 {
+        settle().await;
+    }
+    // The generation that holds it is closed, and never gets anywhere.
+    set_size(&engine, node, 0).await;
+    write(&engine, node, 100 * KIB as u64, b"newer").await;
+    unstable(&engine, node, 200 * KIB as u64, &data[..100 * KIB]).await;
+    engine.remove(&Caller::root(), root(&engine), b"gone").await.unwrap();
+    commit(&engine, node).await;
+    assert!(engine.commit(&Caller::root(), gone).await.is_err());
+    let mut expected = vec![0; 200 * KIB];
+    expected[100 * KIB..100 * KIB + 5].copy_from_slice(b"newer");
+    expected.extend_from_slice(&data[..100 * KIB]);
+    assert!(read(&engine, node, 0, 1 << 20).await == expected);
+    stuck.store(false, Ordering::Relaxed);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    assert!(read(&engine, node, 0, 1 << 20).await == expected);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_commit_does_not_wait_for_a_store_that_is_stuck() {
+    let mut rig = rig();
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    stuck.store(true, Ordering::Relaxed);
+    let data = noise(9, 600 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    engine.core.want_checkpoint();
+    while engine.status().generations.len() < 2 {
+        settle().await;
+    }
+    let begun = engine.core.world.clock.steady();
+    commit(&engine, node).await;
+    let waited = engine.core.world.clock.steady() - begun;
+    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_secs(5), "{waited:?}");
+    let begun = engine.core.world.clock.steady();
+    write(&engine, node, 0, &data[..10]).await;
+    commit(&engine, node).await;
+    assert!(engine.core.world.clock.steady() - begun < Duration::from_secs(1), "all of it is in the log already");
+    stuck.store(false, Ordering::Relaxed);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn what_is_in_many_pieces_is_settled_in_many_entries() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let mut expected = noise(13, 1 << 20);
+    unstable(&engine, node, 0, &expected).await;
+    for at in (0..expected.len() - 8).step_by(340) {
+        unstable(&engine, node, at as u64, b"newer...").await;
+        expected[at..at + 8].copy_from_slice(b"newer...");
+    }
+    let before = engine.log().appended();
+    commit(&engine, node).await;
+    assert!(engine.log().appended().0 - before.0 >= 3, "3,084 pieces, of which an entry has 1,000");
+    assert_eq!(engine.status().unlogged_bytes, 0);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    assert!(read(&engine, node, 0, 1 << 20).await == expected);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn small_changes_leave_the_room_that_a_commit_needs() {
+    let mut rig = rig();
+    rig.config.log_wait = Duration::from_millis(50);
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let (node, other) = (make(&engine, "file").await, make(&engine, "other").await);
+    write(&engine, other, 0, &noise(14, 32 * KIB)).await;
+    engine.checkpoint().await.unwrap();
+    stuck.store(true, Ordering::Relaxed);
+    let data = noise(15, 1 << 20);
+    for part in 0..3 {
+        unstable(&engine, node, part << 20, &data).await;
+    }
+    let small = Bytes::from(noise(16, 32 * KIB));
+    let full = loop {
+        match engine.write(&Caller::root(), other, 0, small.clone(), Stability::File).await {
+            Ok(_) => {}
+            Err(refused) => break refused.value.errno,
+        }
+    };
+    assert_eq!(full, tarn_vfs::Errno::TryLater);
+    let status = engine.status();
+    assert!(
+        status.unlogged_bytes >= 3 << 20 && status.log_used > 10 << 20,
+        "{} {}",
+        status.unlogged_bytes,
+        status.log_used
+    );
+    commit(&engine, node).await;
+    stuck.store(false, Ordering::Relaxed);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    for part in 0..3 {
+        assert!(read(&engine, node, part << 20, 1 << 20).await == data);
+    }
+}
+
+#[tokio::test]
+async fn a_clean_stop_loses_nothing_of_it_though_the_store_is_away() {
+    let mut rig = rig();
+    let down = Arc::new(AtomicBool::new(false));
+    let is_down = down.clone();
+    let faults = move |_: tarn_store::operation::Operation<'_>| match is_down.load(Ordering::Relaxed) {
+        true => Fault { effect: Effect::Before(StoreError::Unavailable("down".into())), ..Fault::default() },
+        false => Fault::default(),
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.clock.clone(), Arc::new(faults)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    let data = noise(10, 600 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    assert_eq!(engine.status().unlogged_bytes, data.len() as u64);
+    let verifier = engine.write_verifier();
+    down.store(true, Ordering::Relaxed);
+    engine.close().await.unwrap_err();
+    rig.crash();
+    settle().await;
+    down.store(false, Ordering::Relaxed);
+    let (engine, report) = rig.open().await;
+    assert!(report.clean && report.lost.is_empty());
+    assert_eq!(engine.write_verifier(), verifier, "its client need not write it again");
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn memory_and_the_logs_room_bound_it() {
+    let mut rig = rig();
+    rig.config.overlay_bytes = 2 << 20;
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    stuck.store(true, Ordering::Relaxed);
+    let data = noise(11, 512 * KIB);
+    for part in 0..8 {
+        unstable(&engine, node, part * data.len() as u64, &data).await;
+    }
+    let status = engine.status();
+    assert!(status.unlogged_bytes <= 2 << 20, "{}", status.unlogged_bytes);
+    assert!(status.log_used >= 2 << 20, "the rest is logged: {}", status.log_used);
+    commit(&engine, node).await;
+    stuck.store(false, Ordering::Relaxed);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    for part in 0..8 {
+        assert!(read(&engine, node, part * data.len() as u64, data.len() as u32).await == data);
+    }
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn who_commits_often_and_who_asks_for_stable_data_is_logged_at_once() {
+    let mut rig = rig();
+    rig.config.bypass.after = 100 * KIB as u64;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(12, 64 * KIB);
+    for part in 0..4 {
+        unstable(&engine, node, part * data.len() as u64, &data).await;
+        commit(&engine, node).await;
+        assert_eq!(engine.status().unlogged_bytes, 0);
+    }
+    for part in 4..8 {
+        unstable(&engine, node, part * data.len() as u64, &data).await;
+    }
+    assert_eq!(engine.status().unlogged_bytes, 2 * data.len() as u64, "it has become a stream");
+    write(&engine, node, 8 * data.len() as u64, &data).await;
+    assert_eq!(engine.status().unlogged_bytes, 2 * data.len() as u64);
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    engine.setattr(&Caller::root(), node, set).await.unwrap();
+    commit(&engine, node).await;
+    assert_eq!(engine.status().unlogged_bytes, 0);
+}
