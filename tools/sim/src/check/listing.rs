@@ -1,6 +1,7 @@
 //! A cookie names one entry for ever: a listing that is continued after changes and restarts shows what is there, once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::Ino;
@@ -10,6 +11,8 @@ use crate::chance::Chance;
 use crate::failure::{Checked, Failure};
 
 const NAME: &str = "listing";
+/// How often a page is asked for that is not there yet, a second apart.
+const TRIES: u32 = 10;
 /// Entries of a page.
 const PAGE: u32 = 3;
 
@@ -91,10 +94,17 @@ async fn all(fs: &dyn FileSystem, dir: Node, mut after: u64) -> Result<Option<BT
 /// The page after a cookie: empty at the end; `None` if the directory is gone.
 async fn page(fs: &dyn FileSystem, dir: Node, after: u64) -> Result<Option<BTreeMap<u64, (Bytes, Ino)>>, Failure> {
     let request = ListRequest { after, entries_max: PAGE, bytes_max: u32::MAX, entry_overhead: 0, attrs: false };
-    let reply = match fs.list(&Caller::root(), dir, request).await {
-        Ok(done) => done,
-        Err(done) if done.value.errno == Errno::Stale => return Ok(None),
-        Err(done) => return Err(Failure::new(NAME, "a page", format!("{:?}", done.value.errno))),
+    let mut tries = 1;
+    let reply = loop {
+        match fs.list(&Caller::root(), dir, request).await {
+            Ok(done) => break done,
+            Err(done) if done.value.errno == Errno::Stale => return Ok(None),
+            // The metadata store may be about to be opened again: a client comes again as well.
+            Err(done) if done.value.errno == Errno::TryLater && tries < TRIES => {}
+            Err(done) => return Err(Failure::new(NAME, "a page", format!("{:?}", done.value.errno))),
+        }
+        tries += 1;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     };
     // What is shown is not taken back by a crash.
     let durable = fs.durable(reply.position).await;
