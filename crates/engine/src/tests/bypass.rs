@@ -25,6 +25,22 @@ fn rig() -> Rig {
     rig
 }
 
+/// Checkpoints get nowhere while it is true.
+fn stuck_at_will(rig: &mut Rig) -> Arc<AtomicBool> {
+    let stuck = Arc::new(AtomicBool::new(false));
+    let sticks = stuck.clone();
+    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    stuck
+}
+
+/// Closes the open generation.
+async fn close_generation(engine: &Engine) {
+    engine.core.want_checkpoint();
+    while engine.status().generations.len() < 2 {
+        settle().await;
+    }
+}
+
 async fn unstable(engine: &Engine, node: Node, offset: u64, data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
     engine.write(&Caller::root(), node, offset, data, Stability::Unstable).await.expect("a write");
@@ -159,9 +175,7 @@ async fn a_commit_brings_nothing_back_that_is_older_or_cut_off() {
 #[tokio::test]
 async fn nothing_comes_back_from_a_closed_generation_either() {
     let mut rig = rig();
-    let stuck = Arc::new(AtomicBool::new(false));
-    let sticks = stuck.clone();
-    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let stuck = stuck_at_will(&mut rig);
     let engine = rig.create().await;
     keep_time(&rig);
     let node = make(&engine, "file").await;
@@ -171,10 +185,7 @@ async fn nothing_comes_back_from_a_closed_generation_either() {
     let data = noise(8, 600 * KIB);
     unstable(&engine, node, 0, &data).await;
     unstable(&engine, gone, 0, &data).await;
-    engine.core.want_checkpoint();
-    while engine.status().generations.len() < 2 {
-        settle().await;
-    }
+    close_generation(&engine).await;
     // The generation that holds it is closed, and never gets anywhere.
     set_size(&engine, node, 0).await;
     write(&engine, node, 100 * KIB as u64, b"newer").await;
@@ -196,19 +207,14 @@ async fn nothing_comes_back_from_a_closed_generation_either() {
 #[tokio::test]
 async fn a_commit_does_not_wait_for_a_store_that_is_stuck() {
     let mut rig = rig();
-    let stuck = Arc::new(AtomicBool::new(false));
-    let sticks = stuck.clone();
-    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let stuck = stuck_at_will(&mut rig);
     let engine = rig.create().await;
     keep_time(&rig);
     let node = make(&engine, "file").await;
     stuck.store(true, Ordering::Relaxed);
     let data = noise(9, 600 * KIB);
     unstable(&engine, node, 0, &data).await;
-    engine.core.want_checkpoint();
-    while engine.status().generations.len() < 2 {
-        settle().await;
-    }
+    close_generation(&engine).await;
     let begun = engine.core.world.clock.steady();
     commit(&engine, node).await;
     let waited = engine.core.world.clock.steady() - begun;
@@ -249,9 +255,7 @@ async fn what_is_in_many_pieces_is_settled_in_many_entries() {
 async fn small_changes_leave_the_room_that_a_commit_needs() {
     let mut rig = rig();
     rig.config.log_wait = Duration::from_millis(50);
-    let stuck = Arc::new(AtomicBool::new(false));
-    let sticks = stuck.clone();
-    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let stuck = stuck_at_will(&mut rig);
     let engine = rig.create().await;
     keep_time(&rig);
     let (node, other) = (make(&engine, "file").await, make(&engine, "other").await);
@@ -319,9 +323,7 @@ async fn a_clean_stop_loses_nothing_of_it_though_the_store_is_away() {
 async fn memory_and_the_logs_room_bound_it() {
     let mut rig = rig();
     rig.config.overlay_bytes = 2 << 20;
-    let stuck = Arc::new(AtomicBool::new(false));
-    let sticks = stuck.clone();
-    rig.config.crash_points = Some(Arc::new(move |name| name == "checkpoint begins" && sticks.load(Ordering::Relaxed)));
+    let stuck = stuck_at_will(&mut rig);
     let engine = rig.create().await;
     keep_time(&rig);
     let node = make(&engine, "file").await;
