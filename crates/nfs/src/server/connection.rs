@@ -3,7 +3,8 @@
 //! - A call that memory can answer is read, run and answered in one poll: no task, no channel, no wake-up.
 //! - Everything that has arrived is taken in one read, and all replies it leads to leave in one write.
 //! - Connections of a core take turns: each moves a bounded number of bytes and calls, then the others go on. Before
-//!   replies are written, every other connection that has something runs: one wake-up of a peer serves many replies.
+//!   replies are written, every other connection that has something runs: one wake-up of a peer serves many replies. Beside one
+//!   that has more to do than its turn lets it, few replies do not wait for that.
 //! - A large change is taken from the network when the file system has room for it; until then it stays there, and only
 //!   its connection waits.
 //! - A call that must wait is put aside, and the others go on; replies leave in any order.
@@ -41,10 +42,12 @@ use crate::service::{self, Called, Dispatched, LaterReply, Progress, Transport};
 use crate::session::record::{Framed, RECORD_SIZE_MAX, RecordError};
 use crate::wire::xdr::Writer;
 
-/// Bytes that a connection moves, and calls that it runs, before others of the core get their turn: some hundred
-/// microseconds.
+/// Bytes that a connection takes, runs and writes, and calls that it runs, before others of the core get their turn: some
+/// hundred microseconds.
 const TURN_BYTES: usize = 512 << 10;
 const TURN_CALLS: usize = 128;
+/// A connection that moved less than this has done little.
+const LITTLE: usize = 64 << 10;
 /// A message from this size on is a large change, and asks for room.
 const LARGE_SIZE: usize = 64 << 10;
 /// Messages that are put off are not longer: none that reads is, unless its peer pads it.
@@ -113,6 +116,7 @@ where
         sleeps: None,
         door: None,
         asked: false,
+        busy: Part::of(&shared.busy),
         stood_back: false,
         blocked: false,
         reading: true,
@@ -140,7 +144,7 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// What a connection adds to a sum over all connections, bytes.
+/// What a connection adds to a sum over all connections.
 struct Part<'a> {
     total: &'a AtomicUsize,
     size: usize,
@@ -224,6 +228,8 @@ struct Connection<'a, S> {
     door: Option<Answer<()>>,
     /// Room was asked for, for the message that comes.
     asked: bool,
+    /// 1 while the next turn is waited for, as there is more to do than one lets.
+    busy: Part<'a>,
     /// There are replies to write, and others run before that is done.
     stood_back: bool,
     /// The peer takes no more at present.
@@ -255,6 +261,7 @@ impl<S: Socket> Connection<'_, S> {
             self.sleeps = None;
             self.unread = true;
         }
+        self.busy.set(0);
         let mut turn = Turn::default();
         loop {
             let before = turn;
@@ -276,13 +283,14 @@ impl<S: Socket> Connection<'_, S> {
             }
             self.stood_back = self.outbox.size() > 0 && !self.blocked;
             if turn.is_over() {
+                self.busy.set(1);
                 return give_way(cx);
             }
-            if self.stood_back {
+            if self.stood_back && (turn.bytes >= LITTLE || self.shared.busy.load(Ordering::Relaxed) == 0) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if turn == before && !released {
+            if turn == before && !released && !self.stood_back {
                 break;
             }
         }
@@ -379,6 +387,7 @@ impl<S: Socket> Connection<'_, S> {
             let missing = match self.inbox.next()? {
                 Framed::Message(message) => {
                     turn.calls += 1;
+                    turn.bytes += message.len();
                     self.asked = false;
                     if !self.put_off(&message, now) {
                         now = self.run(message, now)?;
@@ -391,7 +400,8 @@ impl<S: Socket> Connection<'_, S> {
                 // What has been taken is answered before more is read.
                 return Ok(());
             }
-            match self.inbox.poll_read(&mut self.stream, cx, missing) {
+            let most = TURN_BYTES.saturating_sub(turn.bytes).max(READ_SIZE);
+            match self.inbox.poll_read(&mut self.stream, cx, missing, most) {
                 Poll::Ready(Ok(0)) => self.reading = false,
                 Poll::Ready(Ok(count)) => {
                     turn.bytes += count;

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::session::record::{Framed, Framer, RecordError};
@@ -65,15 +65,17 @@ impl Inbox {
         !self.buffer.is_empty() || self.framer.is_amid()
     }
 
-    /// Reads what has arrived of a message of which `missing` bytes are missing; how much, 0 if the peer has closed.
+    /// Reads what has arrived of a message of which `missing` bytes are missing, `most` bytes at most; how much, 0 if the peer
+    /// has closed.
     pub(super) fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
         missing: usize,
+        most: usize,
     ) -> Poll<std::io::Result<usize>> {
         self.make_room(missing);
-        let read = pin!(stream.read_buf(&mut self.buffer)).poll(cx);
+        let read = pin!(stream.read_buf(&mut (&mut self.buffer).limit(most))).poll(cx);
         if read.is_pending() {
             self.rest();
         }
@@ -124,7 +126,7 @@ mod tests {
                 match inbox.next().expect("a record") {
                     Framed::Message(message) => found.push(message),
                     Framed::Missing(missing) => {
-                        if inbox.poll_read(stream, cx, missing).is_pending() {
+                        if inbox.poll_read(stream, cx, missing, usize::MAX).is_pending() {
                             return Poll::Ready(());
                         }
                     }

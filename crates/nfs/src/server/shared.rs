@@ -68,6 +68,8 @@ pub struct Shared {
     pub(super) clients: Clients,
     /// Bytes of messages that connections hold and that wait for their rest.
     pub(super) stopped: AtomicUsize,
+    /// Connections that have more to do than their turn lets them.
+    pub(super) busy: AtomicUsize,
     /// Bytes that all calls which wait for the store may answer.
     pub(super) later: AtomicUsize,
     counters: Counters,
@@ -86,6 +88,7 @@ impl Shared {
             settings,
             clients: Clients::default(),
             stopped: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             later: AtomicUsize::new(0),
             counters,
             durable: AtomicU64::new(0),

@@ -70,7 +70,7 @@ fn connect_to_leave(shared: &Arc<Shared>) -> (DuplexStream, Ended, Arc<AtomicBoo
     (ours, tokio::spawn(serve_connection(end, peer, shared.clone())), left)
 }
 
-fn gated() -> (Arc<Gated>, Server) {
+pub fn gated() -> (Arc<Gated>, Server) {
     let fs = Gated::new();
     (fs.clone(), Server::new(fs, "* rw,no_root_squash,insecure"))
 }
@@ -108,12 +108,12 @@ fn mkdir(client: &mut Client, name: &str) -> Vec<u8> {
     record(&client.encode(NFS, 9, |w| dir_op(w, &root, name).sattr(None, None)))
 }
 
-fn getattr(client: &mut Client) -> Vec<u8> {
+pub fn getattr(client: &mut Client) -> Vec<u8> {
     let root = client.server.root();
     record(&client.encode(NFS, 1, |w| w.opaque(&root)))
 }
 
-fn write(client: &mut Client, handle: &[u8], stable: u32, data: &[u8]) -> Vec<u8> {
+pub fn write(client: &mut Client, handle: &[u8], stable: u32, data: &[u8]) -> Vec<u8> {
     let message = client.encode(NFS, 7, |w| {
         w.opaque(handle);
         w.u64(0);

@@ -11,3 +11,4 @@ mod mount;
 mod procedures;
 mod released;
 mod repeats;
+mod turns;
