@@ -7,6 +7,7 @@
 use tarn_base::ids::Position;
 use tarn_base::mutant;
 use tarn_wal::LogError;
+use tokio::sync::oneshot;
 
 use super::collect::Collected;
 use super::pack::Packed;
@@ -103,17 +104,23 @@ impl Keeper {
     }
 
     /// Writes the image of session state, with as many outcomes as there is room for; `None` if not even the locks fit.
-    async fn image(&self) -> Result<Option<Outcomes>, LogError> {
+    ///
+    /// Changes wait while one is made: it is not made by a thread that gives way to all others, and would hold them up meanwhile.
+    async fn image(&self) -> Result<Option<Outcomes>, CheckpointError> {
         let mut most = usize::MAX;
         loop {
-            match self.core.append_session_image(most) {
+            let (sender, receiver) = oneshot::channel();
+            let core = self.core.clone();
+            let made = async move { drop(sender.send(core.append_session_image(most))) };
+            self.core.world.spawn.spawn("session image", Box::pin(made));
+            match receiver.await.map_err(|_| CheckpointError::Stopping)? {
                 Ok((position, outcomes)) => {
                     self.core.log.wait(position).await?;
                     return Ok(Some(outcomes));
                 }
                 Err(LogError::Full | LogError::Busy) if most == 0 => return Ok(None),
                 Err(LogError::Full | LogError::Busy) => most = most.min(self.core.outcomes_in_image()) / 2,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }
