@@ -35,8 +35,9 @@ const MOST: f64 = 0.97;
 const SLOWLY: f64 = 0.9;
 /// What checkpoints take in a second, until one has shown it.
 const TAKEN_UNKNOWN: u64 = 64 << 20;
-/// How often their speed is looked at.
+/// How often their speed is looked at, and how long one takes at least that is over before that and shows it as a whole.
 const LOOK: Duration = Duration::from_millis(500);
+const SHORT: Duration = Duration::from_millis(100);
 /// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
 /// for then waits for that, and is refused in the end.
 const WAIT_MAX: Duration = Duration::from_secs(2);
@@ -65,14 +66,23 @@ struct Look {
     held: bool,
 }
 
+/// The looks at a running checkpoint.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    first: Look,
+    last: Look,
+    /// Two of them showed its speed.
+    shown: bool,
+}
+
 /// What the brake knows.
 #[derive(Debug, Default)]
 pub struct Brake {
     /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
-    /// The last look at its speed; `None` before its first record.
-    looked: Mutex<Option<Look>>,
+    /// What was seen of its speed; `None` before its first record.
+    looked: Mutex<Option<Looks>>,
     /// Bytes of the log that checkpoints take in a second beside changes that are held, and the most without any; 0: not known.
     taken: AtomicU64,
     alone: AtomicU64,
@@ -103,20 +113,33 @@ impl Brake {
         let stored = self.frees.load(Ordering::Relaxed) / 1000 * (done as u64 * RECORDS_SHARE / (all as u64).max(1));
         self.stored.store(stored, Ordering::Relaxed);
         let mut looked = self.looked.lock();
-        let last = *looked.get_or_insert(Look { at: now, stored, held: false });
+        let Some(looks) = &mut *looked else {
+            let first = Look { at: now, stored, held: self.held.swap(false, Ordering::Relaxed) };
+            // The first of two looks that follow each other is one at a checkpoint that runs.
+            *looked = Some(Looks { first, last: Look { held: false, ..first }, shown: false });
+            return;
+        };
+        // One that is over before there could be two looks shows its speed as a whole.
+        let whole = done == all && !looks.shown && now.saturating_sub(looks.first.at) >= SHORT;
+        let last = if whole { looks.first } else { looks.last };
         let passed = now.saturating_sub(last.at);
-        if passed < LOOK {
+        if passed < LOOK && !whole {
             return;
         }
-        let held = self.held.swap(false, Ordering::Relaxed);
-        *looked = Some(Look { at: now, stored, held });
+        let held = self.held.swap(false, Ordering::Relaxed) || whole && looks.last.held;
+        looks.last = Look { at: now, stored, held };
         let taken = (stored.saturating_sub(last.stored) as f64 / passed.as_secs_f64()) as u64;
         match (last.held, held) {
             (true, true) => {
-                let known = (3 * self.speed() + taken) / 4;
+                looks.shown = true;
+                let known = match self.taken.load(Ordering::Relaxed) {
+                    0 => taken,
+                    _ => (3 * self.speed() + taken) / 4,
+                };
                 self.taken.store(known.max(1), Ordering::Relaxed);
             }
             (false, false) => {
+                looks.shown = true;
                 self.alone.fetch_max(taken, Ordering::Relaxed);
             }
             // Beside a burst it had next to nothing of the machine for a part of the time.
@@ -407,11 +430,31 @@ mod tests {
         assert_eq!(speed_at(100, 10_100, false), 64.0, "too early to tell");
         assert_eq!(speed_at(200, 11_000, false), 95.0, "half of what it does alone");
         assert_eq!(speed_at(201, 12_000, true), 95.0, "for a part of the time a burst went on beside it");
-        assert_eq!(speed_at(401, 13_000, true), 119.0, "190, by a quarter");
-        assert_eq!(speed_at(402, 14_000, false), 119.0, "it was alone in the end");
-        assert_eq!(speed_at(1000, 15_000, false), 119.0, "what it does alone does not count any more");
+        assert_eq!(speed_at(401, 13_000, true), 190.0, "the first that is shown is believed");
+        assert_eq!(speed_at(501, 14_000, true), 166.0, "95, by a quarter");
+        assert_eq!(speed_at(502, 15_000, false), 166.0, "it was alone in the end");
+        assert_eq!(speed_at(1000, 16_000, false), 166.0, "what it does alone does not count any more");
         assert!(brake.stored.load(Ordering::Relaxed) < 1000 << 20);
         brake.ends(None);
         assert_eq!(brake.stored.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn checkpoints_too_short_for_two_looks_show_their_speed_as_a_whole() {
+        let brake = Brake::default();
+        let speed_after = |ms, held| {
+            brake.begins(1000 << 20);
+            for (done, at) in [(0, 0), (500, ms / 2), (1000, ms)] {
+                brake.held.store(held, Ordering::Relaxed);
+                brake.goes_on(done, 1000, Duration::from_millis(10_000 + at));
+            }
+            brake.ends(None);
+            (brake.speed() as f64 / f64::from(1 << 20)).round()
+        };
+        assert_eq!(speed_after(50, true), 64.0, "this one is too short for that too");
+        assert_eq!(speed_after(1000, false), 475.0, "half of what it does alone");
+        assert_eq!(speed_after(950, true), 1000.0, "beside changes that are held");
+        assert_eq!(speed_after(475, true), 1250.0, "twice that, by a quarter");
+        assert_eq!(speed_after(475, false), 1250.0, "and not alone any more");
     }
 }

@@ -116,7 +116,12 @@ impl Config {
 
     /// Whether data stays in the log while the overlay takes `ram_bytes`.
     pub fn spills(&self, ram_bytes: u64) -> bool {
-        ram_bytes > self.overlay_bytes / 4 * 3
+        ram_bytes > self.spills_at()
+    }
+
+    /// Bytes of RAM that the overlay takes from which data stays in the log.
+    pub fn spills_at(&self) -> u64 {
+        self.overlay_bytes / 4 * 3
     }
 
     /// A place where a crash is worth trying.

@@ -24,9 +24,18 @@ impl Held {
 impl Core {
     /// Whether a change of `bytes` of data waits before it runs.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let log = (self.log_used(), self.log_for_all());
+        let large = bytes >= LARGE;
         let now = || self.world.clock.steady();
-        let until = self.brake.until(bytes, bytes >= LARGE, log, self.keys_share(), now)?;
+        let until = self.brake.until(bytes, large, self.fills(large), self.keys_share(), now)?;
         Some(Held { core: self.clone(), until })
+    }
+
+    /// Bytes of the log that are taken, and those that it has. A stream that passes the log by fills memory, which may be less: a
+    /// brake that waited for the log to fill would begin when it does not pass any more.
+    fn fills(&self, large: bool) -> (u64, u64) {
+        let (unlogged, logged, room) = (self.unlogged(), self.log.used(), self.log_for_all());
+        let memory = self.config.spills_at();
+        let passes = large && unlogged > logged && memory >= room / 2;
+        (logged + unlogged, if passes { room.min(memory) } else { room })
     }
 }
