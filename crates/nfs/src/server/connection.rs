@@ -1,7 +1,7 @@
 //! One TCP connection.
 //!
 //! - A call that memory can answer is read, run and answered in one poll: no task, no channel, no wake-up.
-//! - Everything that has arrived is taken in one read, and all replies it leads to leave in one write.
+//! - What has arrived is taken in one read, as far as a turn goes, and all replies it leads to leave in one write.
 //! - Connections of a core take turns: each moves a bounded number of bytes and calls, then the others go on. Before
 //!   replies are written, every other connection that has something runs: one wake-up of a peer serves many replies. Beside one
 //!   that has more to do than its turn lets it, few replies do not wait for that.
@@ -116,7 +116,7 @@ where
         sleeps: None,
         door: None,
         asked: false,
-        busy: Part::of(&shared.busy),
+        busy: Part::of(shared.busy()),
         stood_back: false,
         blocked: false,
         reading: true,
@@ -250,6 +250,7 @@ impl<S: Socket> Connection<'_, S> {
             }
             self.tick = self.shared.world.clock.sleep(TICK);
         }
+        self.busy.set(0);
         let mut now = self.shared.now();
         if self.sleeps.is_none() {
             self.sleeps = self.shared.fs.awake(now);
@@ -261,7 +262,6 @@ impl<S: Socket> Connection<'_, S> {
             self.sleeps = None;
             self.unread = true;
         }
-        self.busy.set(0);
         let mut turn = Turn::default();
         loop {
             let before = turn;
@@ -286,7 +286,7 @@ impl<S: Socket> Connection<'_, S> {
                 self.busy.set(1);
                 return give_way(cx);
             }
-            if self.stood_back && (turn.bytes >= LITTLE || self.shared.busy.load(Ordering::Relaxed) == 0) {
+            if self.stood_back && (turn.bytes >= LITTLE || self.busy.total.load(Ordering::Relaxed) == 0) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

@@ -17,6 +17,17 @@ use crate::service::{self, Called, Dispatched, Programs, Transport};
 use crate::wire::rpc::{self, AcceptStatus};
 use crate::wire::xdr::Writer;
 
+/// Threads that are told apart; those beyond share.
+const THREADS: usize = 64;
+
+thread_local! {
+    /// Which this one is.
+    static THREAD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % THREADS
+    };
+}
+
 /// Limits of a connection, and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -68,8 +79,8 @@ pub struct Shared {
     pub(super) clients: Clients,
     /// Bytes of messages that connections hold and that wait for their rest.
     pub(super) stopped: AtomicUsize,
-    /// Connections that have more to do than their turn lets them.
-    pub(super) busy: AtomicUsize,
+    /// Connections that have more to do than their turn lets them, by thread.
+    busy: [AtomicUsize; THREADS],
     /// Bytes that all calls which wait for the store may answer.
     pub(super) later: AtomicUsize,
     counters: Counters,
@@ -88,7 +99,7 @@ impl Shared {
             settings,
             clients: Clients::default(),
             stopped: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
+            busy: std::array::from_fn(|_| AtomicUsize::new(0)),
             later: AtomicUsize::new(0),
             counters,
             durable: AtomicU64::new(0),
@@ -118,6 +129,11 @@ impl Shared {
     pub fn clients(&self) -> Vec<ClientInfo> {
         let names: Vec<_> = self.programs.iter().map(|program| program.name()).collect();
         self.clients.list(&names, self.now())
+    }
+
+    /// Connections of this thread that have more to do than their turn lets them.
+    pub(super) fn busy(&self) -> &AtomicUsize {
+        &self.busy[THREAD.with(|thread| *thread)]
     }
 
     pub(super) fn now(&self) -> Duration {
