@@ -35,16 +35,18 @@ const MOST: f64 = 0.97;
 const SLOWLY: f64 = 0.9;
 /// What checkpoints take in a second, until one has shown it.
 const TAKEN_UNKNOWN: u64 = 64 << 20;
-/// How often their speed is looked at, and how long one takes at least that is over before that and shows it as a whole.
+/// How often their speed is looked at, and how long one takes at least that is over before two looks, and shows it as a whole.
 const LOOK: Duration = Duration::from_millis(500);
 const SHORT: Duration = Duration::from_millis(100);
+/// So many times what is known is believed at once, or a part of it: what is shown once may be an exception.
+const BELIEVED: u64 = 4;
 /// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
 /// for then waits for that, and is refused in the end.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// So many bytes that came are remembered, the latest half of them surely.
 const LATELY: u64 = 64 << 20;
-/// The part of a checkpoint's time that goes into its records, in thousandths.
-const RECORDS_SHARE: u64 = 950;
+/// The part of a checkpoint's time that goes into its records.
+const RECORDS_SHARE: f64 = 0.95;
 
 /// The share of the overlay's memory that changed keys take, at which the brake begins, and at which no turn is given any more.
 const KEYS: (f64, f64) = (0.25, 0.65);
@@ -69,10 +71,11 @@ struct Look {
 /// The looks at a running checkpoint.
 #[derive(Clone, Copy, Debug)]
 struct Looks {
+    /// Behind its first records.
     first: Look,
     last: Look,
-    /// Two of them showed its speed.
-    shown: bool,
+    /// How many there were since the first.
+    count: u32,
 }
 
 /// What the brake knows.
@@ -105,41 +108,44 @@ impl Brake {
     pub fn begins(&self, frees: u64) {
         self.stored.store(0, Ordering::Relaxed);
         self.frees.store(frees, Ordering::Relaxed);
+        self.held.store(false, Ordering::Relaxed);
         *self.looked.lock() = None;
     }
 
     /// `done` of `all` records have been stored.
     pub fn goes_on(&self, done: usize, all: usize, now: Duration) {
-        let stored = self.frees.load(Ordering::Relaxed) / 1000 * (done as u64 * RECORDS_SHARE / (all as u64).max(1));
+        let share = done as f64 / all.max(1) as f64 * RECORDS_SHARE;
+        let stored = (self.frees.load(Ordering::Relaxed) as f64 * share) as u64;
         self.stored.store(stored, Ordering::Relaxed);
         let mut looked = self.looked.lock();
         let Some(looks) = &mut *looked else {
             let first = Look { at: now, stored, held: self.held.swap(false, Ordering::Relaxed) };
             // The first of two looks that follow each other is one at a checkpoint that runs.
-            *looked = Some(Looks { first, last: Look { held: false, ..first }, shown: false });
+            *looked = Some(Looks { first, last: Look { held: false, ..first }, count: 0 });
             return;
         };
-        // One that is over before there could be two looks shows its speed as a whole.
-        let whole = done == all && !looks.shown && now.saturating_sub(looks.first.at) >= SHORT;
-        let last = if whole { looks.first } else { looks.last };
+        let last = looks.last;
         let passed = now.saturating_sub(last.at);
-        if passed < LOOK && !whole {
+        if passed < LOOK {
             return;
         }
-        let held = self.held.swap(false, Ordering::Relaxed) || whole && looks.last.held;
+        let held = self.held.swap(false, Ordering::Relaxed);
         looks.last = Look { at: now, stored, held };
-        let taken = (stored.saturating_sub(last.stored) as f64 / passed.as_secs_f64()) as u64;
-        match (last.held, held) {
+        looks.count += 1;
+        self.shows(stored.saturating_sub(last.stored), passed, (last.held, held));
+    }
+
+    /// So much was stored in a time, at whose begin and end changes were held before it or not.
+    fn shows(&self, stored: u64, time: Duration, held: (bool, bool)) {
+        let taken = (stored as f64 / time.as_secs_f64()) as u64;
+        match held {
             (true, true) => {
-                looks.shown = true;
-                let known = match self.taken.load(Ordering::Relaxed) {
-                    0 => taken,
-                    _ => (3 * self.speed() + taken) / 4,
-                };
+                let speed = self.speed();
+                let taken = taken.clamp(speed / BELIEVED, speed.saturating_mul(BELIEVED));
+                let known = if self.taken.load(Ordering::Relaxed) == 0 { taken } else { (3 * speed + taken) / 4 };
                 self.taken.store(known.max(1), Ordering::Relaxed);
             }
             (false, false) => {
-                looks.shown = true;
                 self.alone.fetch_max(taken, Ordering::Relaxed);
             }
             // Beside a burst it had next to nothing of the machine for a part of the time.
@@ -160,8 +166,14 @@ impl Brake {
     /// or was there already.
     pub fn ends(&self, stored: Option<(usize, Duration)>) {
         self.stored.store(0, Ordering::Relaxed);
-        self.frees.store(0, Ordering::Relaxed);
-        if let Some((count, took)) = stored.filter(|(count, _)| *count >= KEYS_SHOWN) {
+        let frees = self.frees.swap(0, Ordering::Relaxed);
+        let looked = self.looked.lock().take();
+        let Some((count, took)) = stored else { return };
+        if let Some(Looks { first, last, .. }) = looked.filter(|looks| looks.count < 2 && took >= SHORT) {
+            let held = self.held.swap(false, Ordering::Relaxed) || last.held;
+            self.shows(frees, took, (first.held, held));
+        }
+        if count >= KEYS_SHOWN {
             let taken = count as f64 / took.as_secs_f64().max(0.001);
             let mut known = self.keys_taken.lock();
             *known = Some(known.map_or(taken, |known| (known + taken) / 2.0));
@@ -439,22 +451,49 @@ mod tests {
         assert_eq!(brake.stored.load(Ordering::Relaxed), 0);
     }
 
+    /// A brake's speed, MiB/s, after a checkpoint of 1000 MiB that took so long.
+    fn speed_after(brake: &Brake, ms: u64, held: bool) -> f64 {
+        brake.begins(1000 << 20);
+        for (done, at) in [(10, 10), (500, ms / 2), (1000, ms - 10)] {
+            brake.held.store(held, Ordering::Relaxed);
+            brake.goes_on(done, 1000, Duration::from_millis(10_000 + at));
+        }
+        brake.held.store(held, Ordering::Relaxed);
+        brake.ends(Some((4, Duration::from_millis(ms))));
+        (brake.speed() as f64 / f64::from(1 << 20)).round()
+    }
+
     #[test]
     fn checkpoints_too_short_for_two_looks_show_their_speed_as_a_whole() {
         let brake = Brake::default();
-        let speed_after = |ms, held| {
-            brake.begins(1000 << 20);
-            for (done, at) in [(0, 0), (500, ms / 2), (1000, ms)] {
-                brake.held.store(held, Ordering::Relaxed);
-                brake.goes_on(done, 1000, Duration::from_millis(10_000 + at));
-            }
-            brake.ends(None);
-            (brake.speed() as f64 / f64::from(1 << 20)).round()
-        };
-        assert_eq!(speed_after(50, true), 64.0, "this one is too short for that too");
-        assert_eq!(speed_after(1000, false), 475.0, "half of what it does alone");
-        assert_eq!(speed_after(950, true), 1000.0, "beside changes that are held");
-        assert_eq!(speed_after(475, true), 1250.0, "twice that, by a quarter");
-        assert_eq!(speed_after(475, false), 1250.0, "and not alone any more");
+        assert_eq!(speed_after(&brake, 50, true), 64.0, "this one is too short for that too");
+        assert_eq!(speed_after(&brake, 800, false), 625.0, "half of what it does alone");
+        assert_eq!(speed_after(&brake, 500, true), 2000.0, "beside changes that are held");
+        assert_eq!(speed_after(&brake, 1000, true), 1750.0, "1000, by a quarter");
+        assert_eq!(speed_after(&brake, 500, false), 1750.0, "and not alone any more");
+        brake.begins(1000 << 20);
+        brake.ends(Some((4, Duration::from_millis(800))));
+        assert_eq!(brake.speed() >> 20, 1750, "one of no records shows nothing");
+    }
+
+    #[test]
+    fn what_is_shown_once_is_not_believed_beyond_measure() {
+        let brake = Brake::default();
+        assert_eq!(speed_after(&brake, 200, true), 256.0, "5000");
+        assert_eq!(speed_after(&brake, 200, true), 448.0, "5000, taken for 1024, by a quarter");
+        brake.shows(1 << 20, Duration::from_secs(1), (true, true));
+        assert_eq!(brake.speed() >> 20, 364, "1, taken for 112, by a quarter");
+    }
+
+    #[test]
+    fn one_that_was_long_shows_nothing_besides_its_looks() {
+        let brake = Brake::default();
+        brake.begins(1000 << 20);
+        for (at, held) in [(10, true), (520, true), (1030, false), (1540, true)] {
+            brake.held.store(held, Ordering::Relaxed);
+            brake.goes_on(at, 1600, Duration::from_millis(at as u64));
+        }
+        brake.ends(Some((4, Duration::from_millis(1600))));
+        assert_eq!(brake.speed(), TAKEN_UNKNOWN);
     }
 }

@@ -30,12 +30,12 @@ impl Core {
         Some(Held { core: self.clone(), until })
     }
 
-    /// Bytes of the log that are taken, and those that it has. A stream that passes the log by fills memory, which may be less: a
-    /// brake that waited for the log to fill would begin when it does not pass any more.
+    /// Bytes of the log that are taken, and those that it has. A stream that passes the log by fills memory: where that is less, but
+    /// at least half of it, a brake that waited for the log to fill would begin when the stream does not pass any more.
     fn fills(&self, large: bool) -> (u64, u64) {
         let (unlogged, logged, room) = (self.unlogged(), self.log.used(), self.log_for_all());
         let memory = self.config.spills_at();
-        let passes = large && unlogged > logged && memory >= room / 2;
+        let passes = large && unlogged > logged && memory >= room / 2 && self.has_bypass();
         (logged + unlogged, if passes { room.min(memory) } else { room })
     }
 }
