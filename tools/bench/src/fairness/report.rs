@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 /// The names of a line's columns.
 pub fn head() -> String {
     format!(
-        "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8}   {:>8} {:>8}   {:>9} {:>9} {:>6} {:>10}",
+        "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8}   {:>8} {:>8}   {:>10} {:>11} {:>6} {:>10}",
         "beside",
         "GETATTR",
         "p99 ms",
@@ -16,8 +16,8 @@ pub fn head() -> String {
         "max",
         "disk p99",
         "max",
-        "read MiB",
-        "write MiB",
+        "read MiB/s",
+        "write MiB/s",
         "busy",
         "background"
     )
@@ -32,7 +32,7 @@ pub fn line(seen: &Seen) -> String {
         false => String::new(),
     };
     format!(
-        "{:<12} {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3}   {:>9.0} {:>9.0} {:>6} {:>10}{}",
+        "{:<12} {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3} {:>8.3}   {:>8.3} {:>8.3}   {:>10.0} {:>11.0} {:>6} {:>10}{}",
         seen.beside.name(),
         at(getattr, 0.5),
         at(getattr, 0.99),
