@@ -35,10 +35,12 @@ const MOST: f64 = 0.97;
 const SLOWLY: f64 = 0.9;
 /// What checkpoints take in a second, until one has shown it.
 const TAKEN_UNKNOWN: u64 = 64 << 20;
-/// How often their speed is looked at, and how long one takes at least that is over before two looks, and shows it as a whole.
+/// How often their speed is looked at. One that is over before two looks shows it as a whole, if it took at least so long and
+/// freed so much: of little the store's latency is most.
 const LOOK: Duration = Duration::from_millis(500);
 const SHORT: Duration = Duration::from_millis(100);
-/// So many times what is known is believed at once, or a part of it: what is shown once may be an exception.
+const SHORT_FREES: u64 = 64 << 20;
+/// So many times what is known or taken for granted is believed at once, or a part of it: what is shown once may be an exception.
 const BELIEVED: u64 = 4;
 /// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
 /// for then waits for that, and is refused in the end.
@@ -108,7 +110,6 @@ impl Brake {
     pub fn begins(&self, frees: u64) {
         self.stored.store(0, Ordering::Relaxed);
         self.frees.store(frees, Ordering::Relaxed);
-        self.held.store(false, Ordering::Relaxed);
         *self.looked.lock() = None;
     }
 
@@ -142,7 +143,8 @@ impl Brake {
             (true, true) => {
                 let speed = self.speed();
                 let taken = taken.clamp(speed / BELIEVED, speed.saturating_mul(BELIEVED));
-                let known = if self.taken.load(Ordering::Relaxed) == 0 { taken } else { (3 * speed + taken) / 4 };
+                let known =
+                    if self.taken.load(Ordering::Relaxed) == 0 { taken } else { (3 * speed + taken).div_ceil(4) };
                 self.taken.store(known.max(1), Ordering::Relaxed);
             }
             (false, false) => {
@@ -169,7 +171,9 @@ impl Brake {
         let frees = self.frees.swap(0, Ordering::Relaxed);
         let looked = self.looked.lock().take();
         let Some((count, took)) = stored else { return };
-        if let Some(Looks { first, last, .. }) = looked.filter(|looks| looks.count < 2 && took >= SHORT) {
+        if let Some(Looks { first, last, .. }) =
+            looked.filter(|looks| looks.count < 2 && took >= SHORT && frees >= SHORT_FREES)
+        {
             let held = self.held.swap(false, Ordering::Relaxed) || last.held;
             self.shows(frees, took, (first.held, held));
         }
@@ -474,6 +478,11 @@ mod tests {
         brake.begins(1000 << 20);
         brake.ends(Some((4, Duration::from_millis(800))));
         assert_eq!(brake.speed() >> 20, 1750, "one of no records shows nothing");
+        let brake = Brake::default();
+        brake.begins(1 << 20);
+        brake.goes_on(1, 1, Duration::from_secs(1));
+        brake.ends(Some((4, Duration::from_millis(400))));
+        assert_eq!(brake.speed(), TAKEN_UNKNOWN, "nor does one of a small file in a store that is far away");
     }
 
     #[test]

@@ -30,14 +30,15 @@ impl Core {
             && volume.record.settings.write_speed != WriteSpeed::High
             && volume.record.settings.write_back_delay_ms <= DELAY_MAX_MS
             && self.streams.taken(volume.id, ino) >= bypass.after
-            && self.brake.speed() >= bypass.speed_min
             && self.has_bypass()
             && self.has_log_for(&[(volume.id, len as i64, 0)], len)
     }
 
     /// Whether anything may pass the log by at present.
     pub fn has_bypass(&self) -> bool {
-        !self.checkpoint_fails() && !self.config.spills(self.overlay_ram_bytes())
+        self.brake.speed() >= self.config.bypass.speed_min
+            && !self.checkpoint_fails()
+            && !self.config.spills(self.overlay_ram_bytes())
     }
 
     /// Brings all data of a file that has passed the log by into the log, or sees it into the store. It is durable once
