@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,10 +16,24 @@ use tokio::task::JoinHandle;
 use crate::client::*;
 use crate::gated::Gated;
 
-/// A pair of buffers whose other end says when it leaves.
-struct End {
+/// One end of a pair of buffers. It counts what is read from it, and says when the other has left.
+pub struct End {
     inner: DuplexStream,
     left: Arc<AtomicBool>,
+    taken: Arc<AtomicUsize>,
+}
+
+impl End {
+    /// With the other end, that holds so many bytes.
+    pub fn new(size: usize) -> (DuplexStream, End) {
+        let (ours, inner) = tokio::io::duplex(size);
+        (ours, End { inner, left: Arc::default(), taken: Arc::default() })
+    }
+
+    /// Bytes that were read.
+    pub fn taken(&self) -> Arc<AtomicUsize> {
+        self.taken.clone()
+    }
 }
 
 impl Socket for End {
@@ -30,7 +44,10 @@ impl Socket for End {
 
 impl AsyncRead for End {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.taken.fetch_add(buf.filled().len() - before, Ordering::Relaxed);
+        read
     }
 }
 
@@ -63,10 +80,9 @@ fn connect(shared: &Arc<Shared>) -> (DuplexStream, Ended) {
 
 /// The flag says that the peer has left.
 fn connect_to_leave(shared: &Arc<Shared>) -> (DuplexStream, Ended, Arc<AtomicBool>) {
-    let (ours, inner) = tokio::io::duplex(256 << 10);
-    let left = Arc::new(AtomicBool::new(false));
+    let (ours, end) = End::new(256 << 10);
+    let left = end.left.clone();
     let peer = "127.0.0.1:700".parse().unwrap();
-    let end = End { inner, left: left.clone() };
     (ours, tokio::spawn(serve_connection(end, peer, shared.clone())), left)
 }
 

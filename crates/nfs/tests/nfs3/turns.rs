@@ -1,55 +1,20 @@
 //! Connections take turns: what one moves before others go on, and whose replies leave when.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
-use tarn_nfs::server::{Settings, Shared, Socket, serve_connection};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tarn_nfs::server::{Settings, Shared, serve_connection};
+use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, ReadBuf};
 
-use crate::connection::{gated, getattr, write};
+use crate::client::Server;
+use crate::connection::{End, gated, getattr, write};
 
 const MIB: usize = 1 << 20;
 /// What a turn moves, about.
 const TURN: usize = 512 << 10;
-
-/// One end of a pair of buffers that counts what is read from it.
-struct Counted {
-    inner: DuplexStream,
-    taken: Arc<AtomicUsize>,
-}
-
-impl Socket for Counted {
-    fn has_left(&self) -> bool {
-        false
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        self.taken.fetch_add(buf.filled().len() - before, Ordering::Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
 
 /// A connection that goes on only when it is told to.
 struct Served {
@@ -60,9 +25,8 @@ struct Served {
 
 impl Served {
     fn new(shared: &Arc<Shared>, port: u16) -> Served {
-        let (ours, inner) = tokio::io::duplex(16 * MIB);
-        let taken = Arc::new(AtomicUsize::new(0));
-        let end = Counted { inner, taken: taken.clone() };
+        let (ours, end) = End::new(16 * MIB);
+        let taken = end.taken();
         let served = serve_connection(end, ([127, 0, 0, 1], port).into(), shared.clone());
         Served { ours, taken, serve: Box::pin(async move { drop(served.await) }) }
     }
@@ -83,6 +47,10 @@ impl Served {
     }
 }
 
+fn shared(server: &Server) -> Arc<Shared> {
+    Shared::new(server.fs.clone(), server.programs.clone(), server.world.clone(), Settings::default())
+}
+
 fn calls(shared: &Shared) -> u64 {
     shared.clients().iter().map(|client| client.calls).sum()
 }
@@ -90,7 +58,7 @@ fn calls(shared: &Shared) -> u64 {
 #[tokio::test]
 async fn a_stream_takes_or_runs_no_more_at_once_than_others_can_wait_for() {
     let (_, server) = gated();
-    let shared = Shared::new(server.fs.clone(), server.programs.clone(), server.world.clone(), Settings::default());
+    let shared = shared(&server);
     let mut client = server.client();
     let file = client.create(&server.root(), "file").await;
     client.xid = 0;
@@ -115,7 +83,7 @@ async fn a_stream_takes_or_runs_no_more_at_once_than_others_can_wait_for() {
 #[tokio::test]
 async fn few_replies_do_not_wait_for_one_that_has_much_to_do() {
     let (_, server) = gated();
-    let shared = Shared::new(server.fs.clone(), server.programs.clone(), server.world.clone(), Settings::default());
+    let shared = shared(&server);
     let mut client = server.client();
     let file = client.create(&server.root(), "file").await;
     client.xid = 0;
