@@ -2,9 +2,9 @@
 //!
 //! - Every block is written once at creation, so that a later flush changes no metadata of the host's file system.
 //! - A file under its final name is whole: creation happens under another name and ends with a rename.
-//! - Large writes and reads of whole blocks go past the page cache, where the file system takes that: a stream is written far
-//!   more than it is read, and read back once. Small writes, which one or two callers wait for, take the same way for being the
-//!   shorter, but not while they are expected to be read back, one here, one there. One flush covers both.
+//! - Writes and large reads of whole blocks go past the page cache, where the file system takes that: a log is written far
+//!   more than it is read, and a stream is read back once. Smaller writes do not while they are expected to be read back, one
+//!   here, one there. One flush covers both.
 //! - One process at a time: an exclusive advisory lock is held as long as the device lives.
 
 use std::fs::{File, OpenOptions};
@@ -21,10 +21,8 @@ use crate::aligned::{ALIGN, Aligned, is_aligned};
 use crate::device::LogDevice;
 
 const FILL_CHUNK: usize = 4 << 20;
-/// Writes and reads from this size on go past the page cache, bytes.
+/// Reads from this size on go past the page cache, and writes though they are read back soon, bytes.
 const LARGE: usize = 1 << 20;
-/// And writes of up to this size.
-const SMALL: usize = 16 << 10;
 
 /// A log in a file.
 #[derive(Debug)]
@@ -96,8 +94,8 @@ impl FileDevice {
 
     /// Writes as much of `data` as goes past the page cache; gives how much.
     fn write_past_cache(&self, at: u64, data: &[u8]) -> io::Result<usize> {
-        let shorter = data.len() <= SMALL && !self.read_soon.load(Ordering::Relaxed);
-        let Some(direct) = self.past_cache(shorter || data.len() >= LARGE, at, data) else { return Ok(0) };
+        let worth = data.len() >= LARGE || !self.read_soon.load(Ordering::Relaxed);
+        let Some(direct) = self.past_cache(worth, at, data) else { return Ok(0) };
         in_whole_blocks(data.len(), |done| direct.write_at(&data[done..], at + done as u64))
     }
 
