@@ -6,6 +6,7 @@
 //!   came first does not take it from those who come later.
 //! - A change has its turn ([`crate::beats`]) in proportion to its bytes; a small one besides as far as small ones are what
 //!   fills the log, so that who writes a little beside somebody's stream does not wait for that.
+//! - Checkpoints store of what was written over only the last, so the more of that there is, the more of the log they take.
 //! - Of the log's part that a running checkpoint frees counts what it has still to do: otherwise clients would be let in all
 //!   at once at each end of one, and be held until the next.
 //! - A burst is taken in at full speed until the log is nearly half full.
@@ -40,6 +41,8 @@ const TAKEN_UNKNOWN: u64 = 64 << 20;
 const LOOK: Duration = Duration::from_millis(500);
 const SHORT: Duration = Duration::from_millis(100);
 const SHORT_FREES: u64 = 64 << 20;
+/// One of little takes as long as if it stored so much more.
+const LEAST: u64 = 64 << 20;
 /// So many times what is known or taken for granted is believed at once, or a part of it: what is shown once may be an exception.
 const BELIEVED: u64 = 4;
 /// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
@@ -86,9 +89,12 @@ pub struct Brake {
     /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
+    /// Bytes of the log that one frees, or the last freed, for a thousand that it stores: a thousand at least.
+    frees_of_1000: AtomicU64,
     /// What was seen of its speed; `None` before its first record.
     looked: Mutex<Option<Looks>>,
-    /// Bytes of the log that checkpoints take in a second beside changes that are held, and the most without any; 0: not known.
+    /// Bytes of a log in which nothing was written over that checkpoints take in a second beside changes that are held, and the most
+    /// without any; 0: not known.
     taken: AtomicU64,
     alone: AtomicU64,
     /// Changes were held since the last look at it.
@@ -106,8 +112,9 @@ pub struct Brake {
 }
 
 impl Brake {
-    /// A checkpoint begins that will free so many bytes of the log.
-    pub fn begins(&self, frees: u64) {
+    /// A checkpoint begins that has `to_store` bytes to store and will free so many of the log.
+    pub fn begins(&self, frees: u64, to_store: u64) {
+        self.frees_of_1000.store(frees.saturating_mul(1000) / (to_store + LEAST), Ordering::Relaxed);
         self.stored.store(0, Ordering::Relaxed);
         self.frees.store(frees, Ordering::Relaxed);
         *self.looked.lock() = None;
@@ -138,7 +145,7 @@ impl Brake {
 
     /// So much was stored in a time, at whose begin and end changes were held before it or not.
     fn shows(&self, stored: u64, time: Duration, held: (bool, bool)) {
-        let taken = (stored as f64 / time.as_secs_f64()) as u64;
+        let taken = (stored as f64 / self.written_over() / time.as_secs_f64()) as u64;
         match held {
             (true, true) => {
                 let speed = self.speed();
@@ -155,7 +162,12 @@ impl Brake {
         }
     }
 
-    /// Bytes of the log that checkpoints take in a second, as far as is known.
+    /// How many times as much the log holds as is to be stored.
+    fn written_over(&self) -> f64 {
+        (self.frees_of_1000.load(Ordering::Relaxed) as f64 / 1000.0).max(1.0)
+    }
+
+    /// Bytes of a log in which nothing was written over that checkpoints take in a second, as far as is known.
     pub fn speed(&self) -> u64 {
         match (self.taken.load(Ordering::Relaxed), self.alone.load(Ordering::Relaxed)) {
             (0, 0) => TAKEN_UNKNOWN,
@@ -240,7 +252,7 @@ impl Brake {
         if of_taken.is_some() && !self.held.load(Ordering::Relaxed) {
             self.held.store(true, Ordering::Relaxed);
         }
-        of_taken.map(|of_taken| of_taken * self.speed() as f64)
+        of_taken.map(|of_taken| of_taken * self.speed() as f64 * self.written_over())
     }
 
     /// Counts a change; the part that its kind has of what came lately.
@@ -352,12 +364,30 @@ mod tests {
         let brake = knows(1, 400, 100);
         let before = comes(&brake, 500);
         for _ in 0..100 {
-            brake.begins(400);
+            brake.begins(400, 400);
             brake.ends(None);
         }
-        brake.begins(400);
+        brake.begins(400, 400);
         brake.stored.store(100, Ordering::Relaxed);
         assert_eq!(comes(&brake, 500), before);
+    }
+
+    #[test]
+    fn of_what_is_written_over_checkpoints_take_more_of_the_log() {
+        let brake = knows(1, 0, 0);
+        let room = 1000 << 20;
+        brake.begins(400 << 20, 400 << 20);
+        assert_eq!(brake.rate(500 << 20, room), Some(TAKEN as f64), "nothing was");
+        brake.begins(400 << 20, 36 << 20);
+        assert_eq!(brake.rate(500 << 20, room), Some(4.0 * TAKEN as f64));
+        brake.begins(400 << 20, 0);
+        assert_eq!(brake.rate(500 << 20, room), Some(6.25 * TAKEN as f64), "one of nothing takes its time too");
+        // It takes 50 MiB of such in a second, if of each four only one is to be stored.
+        brake.begins(400 << 20, 36 << 20);
+        brake.shows(200 << 20, Duration::from_secs(1), (true, true));
+        assert_eq!(brake.speed(), (3 * TAKEN + (50 << 20)) / 4);
+        brake.ends(None);
+        assert!(brake.rate(500 << 20, room) > Some(3.0 * TAKEN as f64), "and the next is taken for such a one");
     }
 
     /// Writers without end beside checkpoints, on one processor: bytes that came in each 5 s.
@@ -391,7 +421,7 @@ mod tests {
                 brake.closes(pressed);
                 (frees, stored, batch) = (if pressed { used } else { 0.0 }, 0.0, 0.5);
                 if pressed {
-                    brake.begins(frees as u64);
+                    brake.begins(frees as u64, frees as u64);
                 }
             }
         }
@@ -441,7 +471,7 @@ mod tests {
             brake.goes_on(done, 1000, Duration::from_millis(ms));
             (brake.speed() as f64 / f64::from(1 << 20)).round()
         };
-        brake.begins(1000 << 20);
+        brake.begins(1000 << 20, 1000 << 20);
         assert_eq!(speed_at(0, 10_000, false), 64.0, "nothing is known");
         assert_eq!(speed_at(100, 10_100, false), 64.0, "too early to tell");
         assert_eq!(speed_at(200, 11_000, false), 95.0, "half of what it does alone");
@@ -457,7 +487,7 @@ mod tests {
 
     /// A brake's speed, MiB/s, after a checkpoint of 1000 MiB that took so long.
     fn speed_after(brake: &Brake, ms: u64, held: bool) -> f64 {
-        brake.begins(1000 << 20);
+        brake.begins(1000 << 20, 1000 << 20);
         for (done, at) in [(10, 10), (500, ms / 2), (1000, ms - 10)] {
             brake.held.store(held, Ordering::Relaxed);
             brake.goes_on(done, 1000, Duration::from_millis(10_000 + at));
@@ -475,11 +505,11 @@ mod tests {
         assert_eq!(speed_after(&brake, 500, true), 2000.0, "beside changes that are held");
         assert_eq!(speed_after(&brake, 1000, true), 1750.0, "1000, by a quarter");
         assert_eq!(speed_after(&brake, 500, false), 1750.0, "and not alone any more");
-        brake.begins(1000 << 20);
+        brake.begins(1000 << 20, 1000 << 20);
         brake.ends(Some((4, Duration::from_millis(800))));
         assert_eq!(brake.speed() >> 20, 1750, "one of no records shows nothing");
         let brake = Brake::default();
-        brake.begins(1 << 20);
+        brake.begins(1 << 20, 1 << 20);
         brake.goes_on(1, 1, Duration::from_secs(1));
         brake.ends(Some((4, Duration::from_millis(400))));
         assert_eq!(brake.speed(), TAKEN_UNKNOWN, "nor does one of a small file in a store that is far away");
@@ -497,7 +527,7 @@ mod tests {
     #[test]
     fn one_that_was_long_shows_nothing_besides_its_looks() {
         let brake = Brake::default();
-        brake.begins(1000 << 20);
+        brake.begins(1000 << 20, 1000 << 20);
         for (at, held) in [(10, true), (520, true), (1030, false), (1540, true)] {
             brake.held.store(held, Ordering::Relaxed);
             brake.goes_on(at, 1600, Duration::from_millis(at as u64));
