@@ -9,7 +9,7 @@
 //! - Checkpoints store of what was written over only the last, so the more of that there is, the more of the log they take.
 //! - Of the log's part that a running checkpoint frees counts what it has still to do: otherwise clients would be let in all
 //!   at once at each end of one, and be held until the next.
-//! - A burst is taken in at full speed until the log is nearly half full.
+//! - A burst is taken in at full speed until the log is nearly half full: never less than it takes for a checkpoint to begin.
 //! - Where changed keys fill the overlay's memory, writes have their turns so that as many come as checkpoints take.
 //! - Waiting before the operation runs, a change holds nothing but its own bytes.
 
@@ -22,8 +22,10 @@ use crate::beats::Beats;
 
 /// What a change costs the log beside its data, about.
 const HEAD: u64 = 512;
-/// Where the log fills for the first time: the share of it that is taken in at full speed.
+/// Where the log fills for the first time: the least share of it that is taken in at full speed, and how much of it beyond what
+/// makes a generation close.
 const BURST: f64 = 0.45;
+const BURST_GOES_ON: f64 = 0.05;
 /// What is left of the best speed of a checkpoint that has the machine for itself when it has not, one in so many: so much is
 /// believed until one has shown it.
 const BESIDE_BURST: u64 = 2;
@@ -84,8 +86,10 @@ struct Looks {
 }
 
 /// What the brake knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Brake {
+    /// The share of the log that a burst is taken in up to.
+    burst: f64,
     /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
@@ -112,6 +116,26 @@ pub struct Brake {
 }
 
 impl Brake {
+    /// A brake of a log at whose `fill_percent` a generation closes.
+    pub fn new(fill_percent: u8) -> Brake {
+        Brake {
+            burst: (f64::from(fill_percent) / 100.0 + BURST_GOES_ON).max(BURST),
+            frees: AtomicU64::default(),
+            stored: AtomicU64::default(),
+            frees_of_1000: AtomicU64::default(),
+            looked: Mutex::default(),
+            taken: AtomicU64::default(),
+            alone: AtomicU64::default(),
+            held: AtomicBool::default(),
+            row: AtomicU32::default(),
+            small: AtomicU64::default(),
+            large: AtomicU64::default(),
+            small_turns: Beats::default(),
+            large_turns: Beats::default(),
+            keys_taken: Mutex::default(),
+        }
+    }
+
     /// A checkpoint begins that has `to_store` bytes to store and will free so many of the log.
     pub fn begins(&self, frees: u64, to_store: u64) {
         self.frees_of_1000.store(frees.saturating_mul(1000) / (to_store + LEAST), Ordering::Relaxed);
@@ -242,7 +266,7 @@ impl Brake {
         let most = if frees == 0 { MOST } else { (share(frees) + STEADY.1).min(MOST) };
         let until_freed = (most - share(used)).max(0.0) / to_do;
         let of_taken = match self.row.load(Ordering::Relaxed) {
-            0 | 1 => (share(used) > BURST).then(|| until_freed.min(1.0)),
+            0 | 1 => (share(used) > self.burst).then(|| until_freed.min(1.0)),
             _ => {
                 let part = (share(used.saturating_sub(stored)) - STEADY.0) / (STEADY.1 - STEADY.0);
                 (part > 0.0).then(|| settling(part).min(until_freed))
@@ -295,7 +319,7 @@ mod tests {
 
     /// A brake that knows a speed, where a checkpoint that frees `frees` of [`ROOM`] has stored `stored`.
     fn knows(row: u32, frees: u64, stored: u64) -> Brake {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         brake.taken.store(TAKEN, Ordering::Relaxed);
         brake.row.store(row, Ordering::Relaxed);
         brake.frees.store(frees, Ordering::Relaxed);
@@ -325,6 +349,7 @@ mod tests {
         assert_eq!(burst(500), 1.0, "and then as much comes as goes");
         assert!((burst(750) - 0.5).abs() < 0.01, "150 more until 300 are stored");
         assert!((comes(&knows(0, 600, 0), 670) - 0.5).abs() < 0.01, "the log is no larger than it is");
+        assert!(Brake::new(70).rate(740, ROOM).is_none(), "no checkpoint has begun");
         assert!(comes(&knows(0, 0, 0), 700) < 0.4, "between two tries of a checkpoint all is to be stored");
     }
 
@@ -338,7 +363,7 @@ mod tests {
 
     #[test]
     fn where_keys_fill_the_memory_as_many_come_as_go() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         let rate = |keys| brake.keys_rate(keys).map(f64::round);
         for nothing in [None, Some((50, Duration::from_millis(500)))] {
             brake.ends(nothing);
@@ -396,7 +421,7 @@ mod tests {
         const LOG: f64 = 4e9;
         const COST: f64 = 4.5e-9;
         let step = STEP.as_secs_f64();
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         let (mut used, mut frees, mut stored, mut batch, mut pressed) = (0.0, 0.0, 0.0, 0.0, false);
         let mut came = vec![0.0];
         for turn in 0..30_000u32 {
@@ -446,7 +471,7 @@ mod tests {
 
     #[test]
     fn who_writes_little_beside_a_stream_does_not_wait_for_it() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         // How many of a thousand changes that come at once go at once.
         let at_once = |bytes: usize, now: u64| {
             let now = Duration::from_secs(now);
@@ -465,7 +490,7 @@ mod tests {
 
     #[test]
     fn the_speed_of_checkpoints_is_what_they_show_beside_changes_that_are_held() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         let speed_at = |done, ms, held| {
             brake.held.store(held, Ordering::Relaxed);
             brake.goes_on(done, 1000, Duration::from_millis(ms));
@@ -499,7 +524,7 @@ mod tests {
 
     #[test]
     fn checkpoints_too_short_for_two_looks_show_their_speed_as_a_whole() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         assert_eq!(speed_after(&brake, 50, true), 64.0, "this one is too short for that too");
         assert_eq!(speed_after(&brake, 800, false), 625.0, "half of what it does alone");
         assert_eq!(speed_after(&brake, 500, true), 2000.0, "beside changes that are held");
@@ -508,7 +533,7 @@ mod tests {
         brake.begins(1000 << 20, 1000 << 20);
         brake.ends(Some((4, Duration::from_millis(800))));
         assert_eq!(brake.speed() >> 20, 1750, "one of no records shows nothing");
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         brake.begins(1 << 20, 1 << 20);
         brake.goes_on(1, 1, Duration::from_secs(1));
         brake.ends(Some((4, Duration::from_millis(400))));
@@ -517,7 +542,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_once_is_not_believed_beyond_measure() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         assert_eq!(speed_after(&brake, 200, true), 256.0, "5000");
         assert_eq!(speed_after(&brake, 200, true), 448.0, "5000, taken for 1024, by a quarter");
         brake.shows(1 << 20, Duration::from_secs(1), (true, true));
@@ -526,7 +551,7 @@ mod tests {
 
     #[test]
     fn one_that_was_long_shows_nothing_besides_its_looks() {
-        let brake = Brake::default();
+        let brake = Brake::new(40);
         brake.begins(1000 << 20, 1000 << 20);
         for (at, held) in [(10, true), (520, true), (1030, false), (1540, true)] {
             brake.held.store(held, Ordering::Relaxed);

@@ -62,7 +62,7 @@ pub struct Config {
     pub overlay_bytes: u64,
     /// A generation closes at this many changed keys: a checkpoint of more would need too much memory.
     pub generation_keys: usize,
-    /// A generation closes when the log is this full, in percent.
+    /// A generation closes when of the log that any change may use so much is taken, in percent.
     pub log_fill_percent: u8,
     pub bypass: Bypass,
     /// Size at which a segment is closed, bytes (4 to 32 MiB): large enough to be cheap to PUT, small enough to

@@ -290,7 +290,8 @@ impl Core {
     }
 
     fn log_holds(&self, percent: u8) -> bool {
-        self.log_used() > self.log.capacity() / 100 * u64::from(percent)
+        // Of what the brake counts too: it would hold a burst for a checkpoint that has not begun.
+        self.log_used() > self.log_for_all() / 100 * u64::from(percent)
     }
 
     /// Asks for a checkpoint, however little there is for it.

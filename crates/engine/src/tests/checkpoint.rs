@@ -375,3 +375,22 @@ async fn a_damaged_record_is_an_error_that_is_told_never_other_bytes() {
     assert!(engine.core.health.damage.lock()[0].contains(&segment));
     settle().await;
 }
+
+#[tokio::test]
+async fn nobody_is_held_before_a_checkpoint_has_begun() {
+    for percent in [40, 80] {
+        let mut rig = Rig::new();
+        rig.config.log_fill_percent = percent;
+        let engine = rig.create().await;
+        let node = make(&engine, "file").await;
+        let mut written = 0;
+        while engine.keeper.totals().count == 0 {
+            let free = (0..8).all(|_| engine.core.hold(1 << 20).is_none());
+            assert!(free, "{written} of {} at {percent} %", engine.log().capacity());
+            write(&engine, node, written, &bytes(written, 100_000)).await;
+            written += 100_000;
+        }
+        assert!(written > engine.log().capacity() / 4, "{written}");
+        rig.crash();
+    }
+}
