@@ -262,6 +262,8 @@ impl Core {
                     let position = self.pending(tx.seen);
                     return Ok(Ok(Done { value, position }));
                 }
+                // What was answered before may have been done before: then it was not refused.
+                Err(Stop::Refuse(_)) if tx.again => return Ok(Err(Done::now(Errno::TryLater.into()))),
                 Err(Stop::Refuse(value)) => {
                     let position = self.pending(tx.seen);
                     return Ok(Err(Done { value, position }));

@@ -140,6 +140,24 @@ async fn a_late_copy_does_not_run_over_what_came_since() {
 }
 
 #[tokio::test]
+async fn a_late_copy_of_what_was_done_is_not_told_that_it_may_not_be_done() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let mode = |mode| engine.setattr(&Caller::root(), node, SetAttr { mode: Some(mode), ..SetAttr::default() });
+    mode(0o777).await.unwrap();
+    let write = |name| {
+        let caller = Caller { sent: sent(name).sent, ..Caller::user(1000, 1000) };
+        engine.write(&caller, node, 0, Bytes::from_static(b"bytes"), Stability::File)
+    };
+    write(1).await.unwrap();
+    mode(0o700).await.unwrap();
+    later(write(1).await.unwrap_err().value.errno);
+    assert_eq!(write(2).await.unwrap_err().value.errno, Errno::Access);
+    assert_eq!(read(&engine, node, 0, 9).await, b"bytes");
+}
+
+#[tokio::test]
 async fn what_is_told_of_locks_waits_for_their_last_change() {
     let rig = Rig::new();
     let engine = rig.create().await;
