@@ -1,7 +1,8 @@
 //! What a generation changes, with the old values that matter: one ordered pass over sorted keys (engine rule 16).
 //!
 //! - The view is the state right before the generation: it is the oldest.
-//! - Pointers of an inode created in the generation are not looked for: the view cannot hold any.
+//! - Pointers of an inode created in the generation are not looked for: the view cannot hold any. Nor are those behind the end
+//!   that a file had before the generation, unless it had cuts: what a stream appends has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use crate::value::{Inode, MapState};
 
 /// Keys asked of the view at once.
 const KEYS_AT_ONCE: usize = 4096;
+
+/// So many dirty records of a file are worth a look at where it ended before.
+const WORTH_A_LOOK: usize = 16;
 
 /// A volume and an inode of it.
 type Owner = (VolumeId, Ino);
@@ -66,11 +70,16 @@ pub async fn collect(
     let mut ends = Walk::over(&maps);
     let mut wanted: BTreeSet<Key> =
         keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
-    for ((volume, map, record), _) in &records {
+    for of_map in records.chunk_by(|(one, _), (other, _)| (one.0, one.1) == (other.0, other.1)) {
+        let Some(((volume, map, _), _)) = of_map.first() else { continue };
         let end = ends.to(&(*volume, *map));
-        if end.is_none_or(|end| end.inode.generation <= generation.after) {
-            wanted.insert(Key::pointer(*volume, *map, *record));
+        if end.is_some_and(|end| end.inode.generation > generation.after) {
+            continue;
         }
+        let before =
+            if of_map.len() < WORTH_A_LOOK { u64::MAX } else { records_before(core, view, *volume, *map).await? };
+        let old = of_map.iter().filter(|((.., record), _)| *record < before);
+        wanted.extend(old.map(|((.., record), _)| Key::pointer(*volume, *map, *record)));
     }
     let old = old_values(view, wanted).await?;
     let old_pointer = |key: &Key| match old.get(key) {
@@ -101,6 +110,20 @@ pub async fn collect(
     }
     out.keys = keys;
     Ok(out)
+}
+
+/// How many records of a map may have had pointers before the generation.
+async fn records_before(
+    core: &Core,
+    view: &Arc<dyn MetaView>,
+    volume: VolumeId,
+    map: Ino,
+) -> Result<u64, CheckpointError> {
+    let key = Key::inode(volume, map);
+    let Some(value) = view.get(&key.encode()).await? else { return Ok(u64::MAX) };
+    let inode = Inode::decode(&value).map_err(|error| damaged(core, &key, &error.to_string()))?;
+    // What a cut took away may have its pointers still.
+    Ok(if inode.has_cuts { u64::MAX } else { inode.size.div_ceil(1 << inode.record_bits) })
 }
 
 /// The inodes and cuts of all maps with dirty data, as of the generation's end, in order. An inode that is gone has none.

@@ -124,6 +124,34 @@ async fn the_space_of_cut_overwritten_and_removed_files_comes_back() {
 }
 
 #[tokio::test]
+async fn pointers_behind_the_end_that_a_cut_left_there_die_with_what_is_written_over_them() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let put = async |at: u64, seed, len: usize| {
+        for (nth, part) in noise(seed, len << 16).chunks(1 << 20).enumerate() {
+            write(&engine, node, (at << 16) + ((nth as u64) << 20), part).await;
+        }
+    };
+    put(0, 1, 40).await;
+    engine.checkpoint().await.unwrap();
+    set_size(&engine, node, 1 << 16).await;
+    engine.checkpoint().await.unwrap();
+    put(2, 2, 30).await;
+    assert_eq!(clean(&engine).await.pointers, 40, "one that stays, the new ones, and nine that the cut hides");
+    engine.reclaim_now().await.unwrap();
+    // And appended without one.
+    put(32, 3, 20).await;
+    assert_eq!(clean(&engine).await.pointers, 51);
+    let mut all = noise(1, 1 << 16);
+    all.resize(2 << 16, 0);
+    all.extend(noise(2, 30 << 16).into_iter().chain(noise(3, 20 << 16)));
+    for (nth, part) in all.chunks(1 << 20).enumerate() {
+        assert!(read(&engine, node, (nth as u64) << 20, part.len() as u32).await == part, "MiB {nth}");
+    }
+}
+
+#[tokio::test]
 async fn a_cut_waits_for_dirty_data_over_its_pointers_and_keeps_the_charge_right() {
     let rig = Rig::new();
     let engine = rig.create().await;
