@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tarn_vfs::posix::{after_write, check_write};
+use tarn_vfs::posix::{after_write, check_read, check_write};
 use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stability};
 
 use super::data::{self, records_of};
@@ -81,8 +81,14 @@ impl Write {
         }
         let volume = tx.volume(self.node.volume)?;
         let before = inode.attr(self.node.volume, self.node.ino);
-        check_write(&before, &self.caller, self.offset, len)?;
+        let allowed = check_write(&before, &self.caller, self.offset, len);
+        // That its bytes are there may be told to whoever may read them.
+        let tells = tx.again && (allowed.is_ok() || check_read(&before, &self.caller).is_ok());
+        if !tells {
+            allowed?;
+        }
         if len == 0 {
+            allowed?;
             return Ok(());
         }
         // What is lost cannot be compared: its client writes it anew, under another name.
@@ -90,11 +96,12 @@ impl Write {
             Err(Stop::Refuse(_)) => Err(Errno::TryLater.into()),
             read => read,
         };
-        if tx.again && there(tx)? {
+        if tells && there(tx)? {
             // Times and mode may be newer than the bytes: nothing is changed, and what is there is waited for.
             tx.seen = if self.stability == Stability::Unstable { tx.seen } else { tx.seen.max(inode.change) };
             return Ok(());
         }
+        allowed?;
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
         let unstable = self.stability == Stability::Unstable;
         let kept = (unstable && tx.core.bypasses(&volume, self.node.ino, self.data.len()))
