@@ -70,14 +70,16 @@ pub async fn collect(
     let mut ends = Walk::over(&maps);
     let mut wanted: BTreeSet<Key> =
         keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
-    for of_map in records.chunk_by(|(one, _), (other, _)| (one.0, one.1) == (other.0, other.1)) {
+    let maps_of = || records.chunk_by(|(one, _), (other, _)| (one.0, one.1) == (other.0, other.1));
+    let many = maps_of().filter(|of_map| of_map.len() >= WORTH_A_LOOK);
+    let before = records_before(view, many.filter_map(|of_map| of_map.first())).await?;
+    for of_map in maps_of() {
         let Some(((volume, map, _), _)) = of_map.first() else { continue };
         let end = ends.to(&(*volume, *map));
         if end.is_some_and(|end| end.inode.generation > generation.after) {
             continue;
         }
-        let before =
-            if of_map.len() < WORTH_A_LOOK { u64::MAX } else { records_before(core, view, *volume, *map).await? };
+        let before = before.get(&(*volume, *map)).copied().unwrap_or(u64::MAX);
         let old = of_map.iter().filter(|((.., record), _)| *record < before);
         wanted.extend(old.map(|((.., record), _)| Key::pointer(*volume, *map, *record)));
     }
@@ -112,18 +114,21 @@ pub async fn collect(
     Ok(out)
 }
 
-/// How many records of a map may have had pointers before the generation.
-async fn records_before(
-    core: &Core,
+/// How many records of each map may have had pointers before the generation, where that is known: nothing else hangs on it, so
+/// what is damaged is for whoever needs it to find.
+async fn records_before<'a>(
     view: &Arc<dyn MetaView>,
-    volume: VolumeId,
-    map: Ino,
-) -> Result<u64, CheckpointError> {
-    let key = Key::inode(volume, map);
-    let Some(value) = view.get(&key.encode()).await? else { return Ok(u64::MAX) };
-    let inode = Inode::decode(&value).map_err(|error| damaged(core, &key, &error.to_string()))?;
+    first: impl Iterator<Item = &'a (DataKey, DirtyRecord)>,
+) -> Result<BTreeMap<Owner, u64>, CheckpointError> {
+    let keys = first.map(|((volume, map, _), _)| Key::inode(*volume, *map)).collect();
+    let values = match old_values(view, keys).await {
+        Err(CheckpointError::Damaged(_)) => BTreeMap::new(),
+        values => values?,
+    };
+    let inodes = values.iter().filter_map(|(key, value)| Some((key, Inode::decode(value).ok()?)));
     // What a cut took away may have its pointers still.
-    Ok(if inode.has_cuts { u64::MAX } else { inode.size.div_ceil(1 << inode.record_bits) })
+    let whole = inodes.filter(|(_, inode)| !inode.has_cuts);
+    Ok(whole.map(|(key, inode)| ((key.volume, Ino(key.a)), inode.size.div_ceil(1 << inode.record_bits))).collect())
 }
 
 /// The inodes and cuts of all maps with dirty data, as of the generation's end, in order. An inode that is gone has none.
