@@ -38,13 +38,11 @@ const MOST: f64 = 0.97;
 const SLOWLY: f64 = 0.9;
 /// What checkpoints take in a second, until one has shown it.
 const TAKEN_UNKNOWN: u64 = 64 << 20;
-/// How often their speed is looked at. One that is over before two looks shows it as a whole, if it took at least so long and
-/// freed so much: of little the store's latency is most.
+/// How often their speed is looked at. One that is over before two looks shows it as a whole, if it took at least so long.
 const LOOK: Duration = Duration::from_millis(500);
 const SHORT: Duration = Duration::from_millis(100);
-const SHORT_FREES: u64 = 64 << 20;
-/// One of little takes as long as if it stored so much more.
-const LEAST: u64 = 64 << 20;
+/// One of less shows nothing, for of little the store's latency is most; each takes as long as if it stored so much more.
+const LITTLE: u64 = 64 << 20;
 /// So many times what is known or taken for granted is believed at once, or a part of it: what is shown once may be an exception.
 const BELIEVED: u64 = 4;
 /// No MiB has its turn later, and what is smaller in proportion: 16 ms for 8 KiB, which is a beat then. What the log has no room
@@ -85,16 +83,37 @@ struct Looks {
     count: u32,
 }
 
-/// What the brake knows.
-#[derive(Debug)]
-pub struct Brake {
-    /// The share of the log that a burst is taken in up to.
+/// What is taken of the log, or of the memory that stands for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    pub used: u64,
+    pub room: u64,
+    /// The share of it that a burst is taken in up to.
     burst: f64,
+}
+
+impl Fill {
+    /// Of a log at whose `percent` a generation closes.
+    pub fn of_log(used: u64, room: u64, percent: u8) -> Fill {
+        Fill { used, room, burst: (f64::from(percent) / 100.0 + BURST_GOES_ON).max(BURST) }
+    }
+
+    /// Of memory, at a third of which one closes.
+    pub fn of_memory(used: u64, room: u64) -> Fill {
+        Fill { used, room, burst: BURST }
+    }
+}
+
+/// What the brake knows.
+#[derive(Debug, Default)]
+pub struct Brake {
     /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
     /// Bytes of the log that one frees, or the last freed, for a thousand that it stores: a thousand at least.
     frees_of_1000: AtomicU64,
+    /// It shows its speed.
+    stores_much: AtomicBool,
     /// What was seen of its speed; `None` before its first record.
     looked: Mutex<Option<Looks>>,
     /// Bytes of a log in which nothing was written over that checkpoints take in a second beside changes that are held, and the most
@@ -116,29 +135,10 @@ pub struct Brake {
 }
 
 impl Brake {
-    /// A brake of a log at whose `fill_percent` a generation closes.
-    pub fn new(fill_percent: u8) -> Brake {
-        Brake {
-            burst: (f64::from(fill_percent) / 100.0 + BURST_GOES_ON).max(BURST),
-            frees: AtomicU64::default(),
-            stored: AtomicU64::default(),
-            frees_of_1000: AtomicU64::default(),
-            looked: Mutex::default(),
-            taken: AtomicU64::default(),
-            alone: AtomicU64::default(),
-            held: AtomicBool::default(),
-            row: AtomicU32::default(),
-            small: AtomicU64::default(),
-            large: AtomicU64::default(),
-            small_turns: Beats::default(),
-            large_turns: Beats::default(),
-            keys_taken: Mutex::default(),
-        }
-    }
-
     /// A checkpoint begins that has `to_store` bytes to store and will free so many of the log.
     pub fn begins(&self, frees: u64, to_store: u64) {
-        self.frees_of_1000.store(frees.saturating_mul(1000) / (to_store + LEAST), Ordering::Relaxed);
+        self.stores_much.store(to_store.min(frees) >= LITTLE, Ordering::Relaxed);
+        self.frees_of_1000.store(frees.saturating_mul(1000) / (to_store + LITTLE), Ordering::Relaxed);
         self.stored.store(0, Ordering::Relaxed);
         self.frees.store(frees, Ordering::Relaxed);
         *self.looked.lock() = None;
@@ -169,6 +169,9 @@ impl Brake {
 
     /// So much was stored in a time, at whose begin and end changes were held before it or not.
     fn shows(&self, stored: u64, time: Duration, held: (bool, bool)) {
+        if !self.stores_much.load(Ordering::Relaxed) {
+            return;
+        }
         let taken = (stored as f64 / self.written_over() / time.as_secs_f64()) as u64;
         match held {
             (true, true) => {
@@ -207,9 +210,7 @@ impl Brake {
         let frees = self.frees.swap(0, Ordering::Relaxed);
         let looked = self.looked.lock().take();
         let Some((count, took)) = stored else { return };
-        if let Some(Looks { first, last, .. }) =
-            looked.filter(|looks| looks.count < 2 && took >= SHORT && frees >= SHORT_FREES)
-        {
+        if let Some(Looks { first, last, .. }) = looked.filter(|looks| looks.count < 2 && took >= SHORT) {
             let held = self.held.swap(false, Ordering::Relaxed) || last.held;
             self.shows(frees, took, (first.held, held));
         }
@@ -226,19 +227,19 @@ impl Brake {
         self.row.store(row, Ordering::Relaxed);
     }
 
-    /// When a change of `bytes` of data goes, in nanoseconds of the steady clock, where the log holds `used` bytes of `room`,
+    /// When a change of `bytes` of data goes, in nanoseconds of the steady clock, where the log is as full as `fill` says,
     /// and changed keys take the share `keys` of the overlay's memory; `None`: now. Counts it as coming.
     pub fn until(
         &self,
         bytes: usize,
         large: bool,
-        (used, room): (u64, u64),
+        fill: Fill,
         keys: f64,
         now: impl FnOnce() -> Duration,
     ) -> Option<u64> {
         let bytes = bytes as u64 + HEAD;
         let part_of_all = self.comes(bytes, large);
-        let of_log = self.rate(used, room).map(|rate| time_of_log(rate, bytes));
+        let of_log = self.rate(fill).map(|rate| time_of_log(rate, bytes));
         let of_log = if large { of_log } else { of_log.map(|(time, most)| (time.mul_f64(part_of_all), most)) };
         let of_keys = self.keys_rate(keys).map(|rate| (seconds(KEYS_OF_WRITE / rate, KEYS_WAIT_MAX), KEYS_WAIT_MAX));
         let (time, most) = match (of_log, of_keys) {
@@ -257,7 +258,7 @@ impl Brake {
     }
 
     /// Bytes that all together may bring in a second; `None`: as many as they like.
-    fn rate(&self, used: u64, room: u64) -> Option<f64> {
+    fn rate(&self, Fill { used, room, burst }: Fill) -> Option<f64> {
         let share = |bytes: u64| bytes as f64 / room as f64;
         let (frees, stored) = (self.frees.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed));
         // What has to be stored before anything is freed.
@@ -266,7 +267,7 @@ impl Brake {
         let most = if frees == 0 { MOST } else { (share(frees) + STEADY.1).min(MOST) };
         let until_freed = (most - share(used)).max(0.0) / to_do;
         let of_taken = match self.row.load(Ordering::Relaxed) {
-            0 | 1 => (share(used) > self.burst).then(|| until_freed.min(1.0)),
+            0 | 1 => (share(used) > burst).then(|| until_freed.min(1.0)),
             _ => {
                 let part = (share(used.saturating_sub(stored)) - STEADY.0) / (STEADY.1 - STEADY.0);
                 (part > 0.0).then(|| settling(part).min(until_freed))
@@ -319,7 +320,7 @@ mod tests {
 
     /// A brake that knows a speed, where a checkpoint that frees `frees` of [`ROOM`] has stored `stored`.
     fn knows(row: u32, frees: u64, stored: u64) -> Brake {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         brake.taken.store(TAKEN, Ordering::Relaxed);
         brake.row.store(row, Ordering::Relaxed);
         brake.frees.store(frees, Ordering::Relaxed);
@@ -329,7 +330,7 @@ mod tests {
 
     /// What comes of what goes.
     fn comes(brake: &Brake, used: u64) -> f64 {
-        brake.rate(used, ROOM).map_or(f64::INFINITY, |rate| rate / TAKEN as f64)
+        brake.rate(Fill::of_log(used, ROOM, 40)).map_or(f64::INFINITY, |rate| rate / TAKEN as f64)
     }
 
     #[test]
@@ -349,7 +350,8 @@ mod tests {
         assert_eq!(burst(500), 1.0, "and then as much comes as goes");
         assert!((burst(750) - 0.5).abs() < 0.01, "150 more until 300 are stored");
         assert!((comes(&knows(0, 600, 0), 670) - 0.5).abs() < 0.01, "the log is no larger than it is");
-        assert!(Brake::new(70).rate(740, ROOM).is_none(), "no checkpoint has begun");
+        assert!(Brake::default().rate(Fill::of_log(740, ROOM, 70)).is_none(), "no checkpoint has begun");
+        assert!(Brake::default().rate(Fill::of_memory(460, ROOM)).is_some());
         assert!(comes(&knows(0, 0, 0), 700) < 0.4, "between two tries of a checkpoint all is to be stored");
     }
 
@@ -363,7 +365,7 @@ mod tests {
 
     #[test]
     fn where_keys_fill_the_memory_as_many_come_as_go() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         let rate = |keys| brake.keys_rate(keys).map(f64::round);
         for nothing in [None, Some((50, Duration::from_millis(500)))] {
             brake.ends(nothing);
@@ -377,7 +379,7 @@ mod tests {
         brake.ends(Some((30_000, Duration::from_secs(1))));
         assert_eq!(rate(0.45), Some(2e4), "it follows what they show");
         let now = Duration::from_secs(5);
-        let until = |keys| brake.until(100, false, (0, 100), keys, || now).map(Duration::from_nanos);
+        let until = |keys| brake.until(100, false, Fill::of_log(0, 100, 40), keys, || now).map(Duration::from_nanos);
         assert_eq!(until(0.2), None);
         let waits: Vec<_> = (0..100).map(|_| until(0.9)).collect();
         assert!(waits.iter().flatten().all(|until| *until <= now + KEYS_WAIT_MAX));
@@ -400,19 +402,25 @@ mod tests {
     #[test]
     fn of_what_is_written_over_checkpoints_take_more_of_the_log() {
         let brake = knows(1, 0, 0);
-        let room = 1000 << 20;
+        let rate =
+            |brake: &Brake| brake.rate(Fill::of_log(500 << 20, 1000 << 20, 40)).unwrap_or_default() / TAKEN as f64;
         brake.begins(400 << 20, 400 << 20);
-        assert_eq!(brake.rate(500 << 20, room), Some(TAKEN as f64), "nothing was");
+        assert_eq!(rate(&brake), 1.0, "nothing was");
         brake.begins(400 << 20, 36 << 20);
-        assert_eq!(brake.rate(500 << 20, room), Some(4.0 * TAKEN as f64));
+        assert_eq!(rate(&brake), 4.0);
+        brake.shows(1 << 20, Duration::from_secs(1), (true, true));
+        assert_eq!(brake.speed(), TAKEN, "one of little shows nothing");
         brake.begins(400 << 20, 0);
-        assert_eq!(brake.rate(500 << 20, room), Some(6.25 * TAKEN as f64), "one of nothing takes its time too");
-        // It takes 50 MiB of such in a second, if of each four only one is to be stored.
-        brake.begins(400 << 20, 36 << 20);
+        assert_eq!(rate(&brake), 6.25, "one of nothing takes its time too");
+        // Half of what it frees, with what it takes besides.
+        brake.begins(300 << 20, 86 << 20);
         brake.shows(200 << 20, Duration::from_secs(1), (true, true));
-        assert_eq!(brake.speed(), (3 * TAKEN + (50 << 20)) / 4);
+        assert_eq!(brake.speed(), (3 * TAKEN + (100 << 20)) / 4);
+        brake.begins(300 << 20, 86 << 20);
+        brake.shows(100 << 20, Duration::from_secs(1), (true, true));
+        assert!(brake.speed() < TAKEN, "half of that was to be stored");
         brake.ends(None);
-        assert!(brake.rate(500 << 20, room) > Some(3.0 * TAKEN as f64), "and the next is taken for such a one");
+        assert_eq!(brake.written_over(), 2.0, "the next is taken for such a one");
     }
 
     /// Writers without end beside checkpoints, on one processor: bytes that came in each 5 s.
@@ -421,13 +429,13 @@ mod tests {
         const LOG: f64 = 4e9;
         const COST: f64 = 4.5e-9;
         let step = STEP.as_secs_f64();
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         let (mut used, mut frees, mut stored, mut batch, mut pressed) = (0.0, 0.0, 0.0, 0.0, false);
         let mut came = vec![0.0];
         for turn in 0..30_000u32 {
             let now = STEP * turn;
             let fastest = if frees > 0.0 { 0.9 / COST } else { 3.0 / COST };
-            let let_in = brake.rate(used as u64, LOG as u64).unwrap_or(f64::INFINITY).min(fastest);
+            let let_in = brake.rate(Fill::of_log(used as u64, LOG as u64, 40)).unwrap_or(f64::INFINITY).min(fastest);
             let comes = if used < LOG { let_in * step } else { 0.0 };
             used += comes;
             *came.last_mut().unwrap() += comes;
@@ -471,11 +479,11 @@ mod tests {
 
     #[test]
     fn who_writes_little_beside_a_stream_does_not_wait_for_it() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         // How many of a thousand changes that come at once go at once.
         let at_once = |bytes: usize, now: u64| {
             let now = Duration::from_secs(now);
-            let goes = |_: &u32| brake.until(bytes, bytes >= 1 << 16, (60, 100), 0.0, || now).is_none();
+            let goes = |_: &u32| brake.until(bytes, bytes >= 1 << 16, Fill::of_log(60, 100, 40), 0.0, || now).is_none();
             (0..1000).filter(goes).count()
         };
         let alone = at_once(4096, 1);
@@ -490,7 +498,7 @@ mod tests {
 
     #[test]
     fn the_speed_of_checkpoints_is_what_they_show_beside_changes_that_are_held() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         let speed_at = |done, ms, held| {
             brake.held.store(held, Ordering::Relaxed);
             brake.goes_on(done, 1000, Duration::from_millis(ms));
@@ -524,7 +532,7 @@ mod tests {
 
     #[test]
     fn checkpoints_too_short_for_two_looks_show_their_speed_as_a_whole() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         assert_eq!(speed_after(&brake, 50, true), 64.0, "this one is too short for that too");
         assert_eq!(speed_after(&brake, 800, false), 625.0, "half of what it does alone");
         assert_eq!(speed_after(&brake, 500, true), 2000.0, "beside changes that are held");
@@ -533,7 +541,7 @@ mod tests {
         brake.begins(1000 << 20, 1000 << 20);
         brake.ends(Some((4, Duration::from_millis(800))));
         assert_eq!(brake.speed() >> 20, 1750, "one of no records shows nothing");
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         brake.begins(1 << 20, 1 << 20);
         brake.goes_on(1, 1, Duration::from_secs(1));
         brake.ends(Some((4, Duration::from_millis(400))));
@@ -542,7 +550,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_once_is_not_believed_beyond_measure() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         assert_eq!(speed_after(&brake, 200, true), 256.0, "5000");
         assert_eq!(speed_after(&brake, 200, true), 448.0, "5000, taken for 1024, by a quarter");
         brake.shows(1 << 20, Duration::from_secs(1), (true, true));
@@ -551,7 +559,7 @@ mod tests {
 
     #[test]
     fn one_that_was_long_shows_nothing_besides_its_looks() {
-        let brake = Brake::new(40);
+        let brake = Brake::default();
         brake.begins(1000 << 20, 1000 << 20);
         for (at, held) in [(10, true), (520, true), (1030, false), (1540, true)] {
             brake.held.store(held, Ordering::Relaxed);

@@ -224,6 +224,11 @@ impl Core {
         (self.log.capacity() - self.log.reserve()).saturating_sub(growth + large)
     }
 
+    /// Bytes of the largest records that any volume has.
+    pub fn record_size(&self) -> u64 {
+        self.volumes.all().iter().map(|volume| 1 << volume.record_bits()).max().unwrap_or(1 << 16)
+    }
+
     fn log_share(&self, part: u64, most: u64) -> u64 {
         (self.log.capacity() / part).min(most)
     }

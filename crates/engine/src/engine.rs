@@ -12,7 +12,6 @@ use tarn_store::Store;
 use tarn_vfs::HandleKey;
 use tarn_wal::{Log, LogError};
 
-use crate::brake::Brake;
 use crate::cache::Caches;
 use crate::checkpoint::{Beginning, CheckpointError, Done, Keeper};
 use crate::config::Config;
@@ -107,7 +106,7 @@ impl Engine {
             pulse: Default::default(),
             checkpoint_wanted: Default::default(),
             log_pressed: Default::default(),
-            brake: Brake::new(config.log_fill_percent),
+            brake: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),
             config,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::brake::Fill;
 use crate::core::{Core, LARGE};
 
 /// A change that waits.
@@ -32,10 +33,13 @@ impl Core {
 
     /// Bytes of the log that are taken, and those that it has. A stream that passes the log by fills memory: where that is less, but
     /// at least half of it, a brake that waited for the log to fill would begin when the stream does not pass any more.
-    fn fills(&self, large: bool) -> (u64, u64) {
+    fn fills(&self, large: bool) -> Fill {
         let (unlogged, logged, room) = (self.unlogged(), self.log.used(), self.log_for_all());
         let memory = self.config.spills_at();
         let passes = large && unlogged > logged && memory >= room / 2 && self.has_bypass();
-        (logged + unlogged, if passes { room.min(memory) } else { room })
+        if passes && memory < room {
+            return Fill::of_memory(logged + unlogged, memory);
+        }
+        Fill::of_log(logged + unlogged, room, self.config.log_fill_percent)
     }
 }

@@ -308,7 +308,8 @@ impl Keeper {
         let Some(closed) = oldest.closed.get() else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
-        self.core.brake.begins(self.core.log.used_up_to(closed.last) + oldest.unlogged(), oldest.to_store());
+        let frees = self.core.log.used_up_to(closed.last) + oldest.unlogged();
+        self.core.brake.begins(frees, oldest.to_store(self.core.record_size()));
         let outcome = self.run(&mut turn, &oldest, closed, finally).await;
         let took = self.core.world.clock.steady() - begun;
         // One that was in the store already took no time.

@@ -68,8 +68,7 @@ pub struct Generation {
     /// Of changed keys, and of dirty records with their data.
     key_bytes: AtomicI64,
     record_bytes: AtomicI64,
-    /// Bytes of data, and of them those that are not in the log.
-    data: AtomicI64,
+    /// Bytes of data that are not in the log.
     unlogged: AtomicI64,
 }
 
@@ -86,7 +85,6 @@ impl Generation {
             records: AtomicUsize::new(0),
             key_bytes: AtomicI64::new(0),
             record_bytes: AtomicI64::new(0),
-            data: AtomicI64::new(0),
             unlogged: AtomicI64::new(0),
         }
     }
@@ -134,10 +132,8 @@ impl Generation {
     /// Writes into a record. What a cut hid has been discarded when the cut was applied, so what is there counts.
     pub fn write(&self, key: DataKey, generation: u32, new: bool, extent: Extent) {
         let growth = self.change(key, generation, new, |record| record.write(extent));
-        let counts = [(&self.record_bytes, growth.ram), (&self.data, growth.data), (&self.unlogged, growth.unlogged)];
-        for (count, more) in counts.into_iter().filter(|(_, more)| *more != 0) {
-            count.fetch_add(more, Ordering::Relaxed);
-        }
+        self.record_bytes.fetch_add(growth.ram, Ordering::Relaxed);
+        self.unlogged.fetch_add(growth.unlogged, Ordering::Relaxed);
     }
 
     /// A record was written whose bytes are lost: it is dirty, and holds what it held.
@@ -172,10 +168,8 @@ impl Generation {
         for key in gone {
             if let Some(record) = shard.data.remove(&key) {
                 self.records.fetch_sub(1, Ordering::Relaxed);
-                let grown = record.grown();
-                self.record_bytes.fetch_sub(RECORD_COST + grown.ram, Ordering::Relaxed);
-                self.data.fetch_sub(grown.data, Ordering::Relaxed);
-                self.unlogged.fetch_sub(grown.unlogged, Ordering::Relaxed);
+                self.record_bytes.fetch_sub(RECORD_COST + record.ram_bytes() as i64, Ordering::Relaxed);
+                self.unlogged.fetch_sub(record.unlogged() as i64, Ordering::Relaxed);
             }
         }
     }
@@ -195,9 +189,10 @@ impl Generation {
         self.key_bytes() + self.record_bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Bytes that a checkpoint of it has to store: of what was written over only the last.
-    pub fn to_store(&self) -> u64 {
-        self.key_bytes() + self.data.load(Ordering::Relaxed).max(0) as u64
+    /// Bytes that a checkpoint of it stores at most, were its records all of `record_size`: of what was written over only the last, and
+    /// of a record that was changed all of it.
+    pub fn to_store(&self, record_size: u64) -> u64 {
+        self.key_bytes() + self.records.load(Ordering::Relaxed) as u64 * record_size
     }
 
     /// Bytes of data that are not in the log.
