@@ -110,7 +110,7 @@ pub struct Brake {
     /// Bytes of the log that the running checkpoint frees, 0 if none runs, and of them those that are stored, were its time even over them.
     frees: AtomicU64,
     stored: AtomicU64,
-    /// Bytes of the log that one frees, or the last freed, for a thousand that it stores: a thousand at least.
+    /// Bytes of the log that one frees, or the last freed, for a thousand that it stores.
     frees_of_1000: AtomicU64,
     /// It shows its speed.
     stores_much: AtomicBool,

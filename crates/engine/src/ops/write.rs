@@ -83,7 +83,8 @@ impl Write {
         let before = inode.attr(self.node.volume, self.node.ino);
         let allowed = check_write(&before, &self.caller, self.offset, len);
         // That its bytes are there may be told to whoever may read them.
-        let tells = tx.again && (allowed.is_ok() || check_read(&before, &self.caller).is_ok());
+        let reads = || allowed == Err(Errno::Access) && check_read(&before, &self.caller).is_ok();
+        let tells = tx.again && (allowed.is_ok() || reads());
         if !tells {
             allowed?;
         }

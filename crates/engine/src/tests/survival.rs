@@ -159,6 +159,10 @@ async fn a_late_copy_of_what_was_done_is_not_told_that_it_may_not_be_done() {
     engine.write(&Caller::root(), node, 0, Bytes::from_static(b"newer"), Stability::File).await.unwrap();
     later(write(1).await.unwrap_err().value.errno);
     write(2).await.unwrap_err();
+    // One that no file has room for is not looked for.
+    let beyond = || engine.write(&sent(3), node, u64::MAX - 2, Bytes::from_static(b"bytes"), Stability::File);
+    assert_eq!(beyond().await.unwrap_err().value.errno, Errno::FileTooBig);
+    later(beyond().await.unwrap_err().value.errno);
     assert_eq!(read(&engine, node, 0, 9).await, b"newer");
 }
 
