@@ -1,16 +1,20 @@
-//! The two primitives everything sealed is made of: HKDF-SHA256 and AES-256-GCM (aws-lc).
+//! The two primitives everything sealed is made of: HKDF-SHA256 and AES-256-GCM.
 //!
+//! - Of two libraries that gives the same bytes, the one that is faster on this processor seals and opens: aws-lc, or ring where
+//!   there are vectors of AES of 256 bits and none of 512.
 //! - A key never prints and is wiped when dropped.
 //! - A (key, nonce) pair is used once; each format says how it makes sure.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf;
+use aws_lc_rs::{aead, hkdf};
+use ring::aead as narrow;
 use zeroize::Zeroize;
 
 /// Bytes that an AEAD tag adds.
 pub const TAG_SIZE: usize = 16;
 /// Bytes of a nonce.
 pub const NONCE_SIZE: usize = 12;
+/// Why sealing cannot fail.
+const SEALS: &str = "as many bytes come out as go in, less than 64 GiB";
 
 /// What is sealed does not open under this key: the wrong key, or changed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,9 +47,33 @@ impl Key {
 
     /// The cipher under this key, its schedule prepared.
     pub fn cipher(&self) -> Cipher {
-        let key = UnboundKey::new(&AES_256_GCM, &self.0).expect("a key of 32 bytes");
-        Cipher(LessSafeKey::new(key))
+        if narrow_is_faster() { self.narrow() } else { self.wide() }
     }
+
+    fn wide(&self) -> Cipher {
+        let key = aead::UnboundKey::new(&aead::AES_256_GCM, &self.0).expect("a key of 32 bytes");
+        Cipher(Library::Wide(aead::LessSafeKey::new(key)))
+    }
+
+    fn narrow(&self) -> Cipher {
+        let key = narrow::UnboundKey::new(&narrow::AES_256_GCM, &self.0).expect("a key of 32 bytes");
+        Cipher(Library::Narrow(narrow::LessSafeKey::new(key)))
+    }
+}
+
+/// Whether this processor has what ring uses and lacks what aws-lc is faster with.
+fn narrow_is_faster() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vaes");
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl");
+        narrow && is_x86_feature_detected!("vpclmulqdq") && !wide
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 impl Drop for Key {
@@ -62,26 +90,42 @@ impl std::fmt::Debug for Key {
 
 /// AES-256-GCM under one key.
 #[derive(Debug)]
-pub struct Cipher(LessSafeKey);
+pub struct Cipher(Library);
+
+#[derive(Debug)]
+enum Library {
+    Wide(aead::LessSafeKey),
+    Narrow(narrow::LessSafeKey),
+}
 
 impl Cipher {
     /// Encrypts in place and gives the tag.
     pub fn seal_in_place(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &mut [u8]) -> [u8; TAG_SIZE] {
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data)
-            .expect("less than 64 GiB are sealed at once");
         let mut out = [0u8; TAG_SIZE];
-        out.copy_from_slice(tag.as_ref());
+        match &self.0 {
+            Library::Wide(key) => {
+                let (nonce, aad) = (aead::Nonce::assume_unique_for_key(nonce), aead::Aad::from(aad));
+                let tag = key.seal_in_place_separate_tag(nonce, aad, data).expect(SEALS);
+                out.copy_from_slice(tag.as_ref());
+            }
+            Library::Narrow(key) => {
+                let (nonce, aad) = (narrow::Nonce::assume_unique_for_key(nonce), narrow::Aad::from(aad));
+                let tag = key.seal_in_place_separate_tag(nonce, aad, data).expect(SEALS);
+                out.copy_from_slice(tag.as_ref());
+            }
+        }
         out
     }
 
     /// Encrypts `data` into `out`, which is as long, and gives the tag.
     pub fn seal_apart(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &[u8], out: &mut [u8]) -> [u8; TAG_SIZE] {
+        let Library::Wide(key) = &self.0 else {
+            out.copy_from_slice(data);
+            return self.seal_in_place(nonce, aad, out);
+        };
         let mut tag = [0u8; TAG_SIZE];
-        self.0
-            .seal_out_of_place_scatter(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data, out, &[], &mut tag)
-            .expect("as many bytes come out as go in, less than 64 GiB");
+        let (nonce, aad) = (aead::Nonce::assume_unique_for_key(nonce), aead::Aad::from(aad));
+        key.seal_out_of_place_scatter(nonce, aad, data, out, &[], &mut tag).expect(SEALS);
         tag
     }
 
@@ -94,16 +138,33 @@ impl Cipher {
         data: &[u8],
         out: &mut [u8],
     ) -> Result<(), OpenError> {
-        self.0
-            .open_separate_gather(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data, tag, out)
-            .map_err(|_| OpenError)
+        match &self.0 {
+            Library::Wide(key) => {
+                let (nonce, aad) = (aead::Nonce::assume_unique_for_key(nonce), aead::Aad::from(aad));
+                key.open_separate_gather(nonce, aad, data, tag, out).map_err(|_| OpenError)
+            }
+            Library::Narrow(key) => {
+                let (nonce, aad) = (narrow::Nonce::assume_unique_for_key(nonce), narrow::Aad::from(aad));
+                out.copy_from_slice(data);
+                let opened = key.open_in_place_separate_tag(nonce, aad, (*tag).into(), out, 0..);
+                opened.map(|_| ()).map_err(|_| OpenError)
+            }
+        }
     }
 
     /// Decrypts what [`Cipher::seal_to`] appended where it lies, the tag left behind it; on an error `data` holds nothing
     /// of use.
     pub fn open_in_place(&self, nonce: [u8; NONCE_SIZE], aad: &[u8], data: &mut [u8]) -> Result<(), OpenError> {
-        let opened = self.0.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(aad), data);
-        opened.map(|_| ()).map_err(|_| OpenError)
+        match &self.0 {
+            Library::Wide(key) => {
+                let (nonce, aad) = (aead::Nonce::assume_unique_for_key(nonce), aead::Aad::from(aad));
+                key.open_in_place(nonce, aad, data).map(|_| ()).map_err(|_| OpenError)
+            }
+            Library::Narrow(key) => {
+                let (nonce, aad) = (narrow::Nonce::assume_unique_for_key(nonce), narrow::Aad::from(aad));
+                key.open_in_place(nonce, aad, data).map(|_| ()).map_err(|_| OpenError)
+            }
+        }
     }
 
     /// Appends ciphertext and tag of `plain` to `out`.
@@ -137,7 +198,13 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_and_what_is_changed_does_not() {
-        let cipher = Key::new([7; 32]).derive(b"salt", &[b"test"]).cipher();
+        let key = Key::new([7; 32]).derive(b"salt", &[b"test"]);
+        for cipher in [key.wide(), key.narrow(), key.cipher()] {
+            seals_and_opens(&cipher);
+        }
+    }
+
+    fn seals_and_opens(cipher: &Cipher) {
         let mut sealed = Vec::new();
         cipher.seal_to(nonce(1, 2), b"aad", b"plain", &mut sealed);
         assert_eq!(cipher.open(nonce(1, 2), b"aad", &sealed).unwrap(), b"plain");
@@ -154,6 +221,27 @@ mod tests {
             let mut bad = sealed.clone();
             bad[at] ^= 1;
             assert_eq!(cipher.open(nonce(1, 2), b"aad", &bad), Err(OpenError));
+        }
+    }
+
+    #[test]
+    fn both_libraries_seal_alike_and_open_what_the_other_has_sealed() {
+        let key = Key::new([9; 32]);
+        let (wide, narrow) = (key.wide(), key.narrow());
+        for len in (0..300).chain([4095, 4096, 65_536, 65_549, 1 << 20]) {
+            let plain: Vec<u8> = (0..len).map(|at| (at * 7 + at / 256) as u8).collect();
+            let aad = &plain[..len.min(40)];
+            let sealed = [&wide, &narrow].map(|cipher| {
+                let mut out = vec![1; 3];
+                cipher.seal_to(nonce(3, len as u64), aad, &plain, &mut out);
+                let mut apart = vec![0; len];
+                let tag = cipher.seal_apart(nonce(3, len as u64), aad, &plain, &mut apart);
+                assert_eq!([&apart[..], &tag].concat(), out[3..]);
+                out.split_off(3)
+            });
+            assert_eq!(sealed[0], sealed[1], "{len}");
+            assert_eq!(narrow.open(nonce(3, len as u64), aad, &sealed[0]).unwrap(), plain);
+            assert_eq!(wide.open(nonce(3, len as u64), aad, &sealed[1]).unwrap(), plain);
         }
     }
 }
