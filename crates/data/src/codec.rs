@@ -65,12 +65,17 @@ pub enum Compression {
 
 const SAMPLE: usize = 4096;
 const PIECES: usize = 4;
+/// Where so many records before did not shrink, a smaller sample is looked at first.
+const HOPELESS: u32 = 16;
+const SMALL_SAMPLE: usize = 1024;
 
 /// Compresses records one after another, its buffers kept.
 #[derive(Default)]
 pub struct Compressor {
     packed: Vec<u8>,
     sample: Vec<u8>,
+    /// Records that no sample gave hope for, since the last that one did.
+    hopeless: u32,
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
 }
 
@@ -120,21 +125,28 @@ impl Compressor {
         if plain.len() <= 2 * SAMPLE {
             return true;
         }
+        let small = self.hopeless >= HOPELESS;
+        let promising = (!small || self.sample_promises(plain, SMALL_SAMPLE)) && self.sample_promises(plain, SAMPLE);
+        self.hopeless = if promising { 0 } else { self.hopeless.saturating_add(1) };
+        promising
+    }
+
+    fn sample_promises(&mut self, plain: &[u8], size: usize) -> bool {
         self.sample.clear();
         for piece in 0..PIECES {
-            self.sample.extend_from_slice(&plain[piece * (plain.len() / PIECES)..][..SAMPLE / PIECES]);
+            self.sample.extend_from_slice(&plain[piece * (plain.len() / PIECES)..][..size / PIECES]);
         }
         let mut counts = [0u32; 256];
         self.sample.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
         let squares: u64 = counts.iter().map(|&count| u64::from(count) * u64::from(count)).sum();
         // Equally frequent bytes give N + N(N-1)/256 on average, with a spread of about one in a hundred.
-        let even = (SAMPLE + SAMPLE * (SAMPLE - 1) / 256) as u64;
+        let even = (size + size * (size - 1) / 256) as u64;
         if squares > even + even / 16 {
             return true;
         }
-        self.packed.resize(lz4_flex::block::get_maximum_output_size(SAMPLE), 0);
+        self.packed.resize(lz4_flex::block::get_maximum_output_size(size), 0);
         let packed = lz4_flex::block::compress_into(&self.sample, &mut self.packed);
-        packed.is_ok_and(|len| len < SAMPLE - SAMPLE / 16)
+        packed.is_ok_and(|len| len < size - size / 16)
     }
 }
 
@@ -174,5 +186,13 @@ mod tests {
         assert_eq!(compressor.compress(&noise, Compression::Zstd(3)), (Codec::Plain, &noise[..]));
         assert!(compressor.promising(&b"abcdefgh".repeat(8192)));
         assert_eq!(compressor.compress(&noise[..4096], Compression::Lz4).0, Codec::Plain);
+        // However much noise came before.
+        (0..100).for_each(|_| assert!(!compressor.promising(&noise)));
+        assert_eq!(compressor.sample.len(), SMALL_SAMPLE);
+        let letters: Vec<u8> = noise.iter().map(|byte| b'a' + byte % 16).collect();
+        for some in [&letters[..], &noise[..512].repeat(128)] {
+            assert_eq!(compressor.compress(some, Compression::Zstd(3)).0, Codec::Zstd);
+            (0..100).for_each(|_| assert!(!compressor.promising(&noise)));
+        }
     }
 }
