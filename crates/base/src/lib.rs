@@ -6,6 +6,7 @@
 pub mod codec;
 pub mod crypto;
 pub mod ids;
+pub mod memory;
 pub mod mutant;
 pub mod time;
 pub mod turns;

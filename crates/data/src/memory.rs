@@ -8,29 +8,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tarn_base::memory::Spares;
 
 /// What the block size of any disk divides.
 const ALIGN: usize = 4096;
 
 /// Shared by all who make segments at one place.
 #[derive(Clone, Debug, Default)]
-pub struct SegmentMemory(Arc<Mutex<Idle>>);
-
-#[derive(Debug, Default)]
-struct Idle {
-    /// The last one is used first.
-    buffers: Vec<Vec<u8>>,
-    /// The fewest that lay here since the last rest.
-    needless: usize,
-}
+pub struct SegmentMemory(Arc<Mutex<Spares>>);
 
 impl SegmentMemory {
     /// Room for `capacity` bytes.
     pub(crate) fn take(&self, capacity: usize) -> Buffer {
-        let mut idle = self.0.lock();
-        let old = idle.buffers.pop();
-        idle.needless = idle.needless.min(idle.buffers.len());
-        drop(idle);
+        let old = self.0.lock().take();
         let mut bytes = old.unwrap_or_default();
         bytes.reserve_exact((capacity + ALIGN).saturating_sub(bytes.len()));
         let begin = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
@@ -38,16 +28,12 @@ impl SegmentMemory {
     }
 
     fn give(&self, bytes: Vec<u8>) {
-        self.0.lock().buffers.push(bytes);
+        self.0.lock().give(bytes);
     }
 
     /// Gives back what was not needed since the last call.
     pub fn rest(&self) {
-        let mut idle = self.0.lock();
-        let count = idle.needless;
-        let gone: Vec<Vec<u8>> = idle.buffers.drain(..count).collect();
-        idle.needless = idle.buffers.len();
-        drop(idle);
+        let gone = self.0.lock().rest();
         drop(gone);
     }
 }
@@ -127,7 +113,7 @@ mod tests {
             assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
             bytes
         };
-        let idle = || memory.0.lock().buffers.len();
+        let idle = || memory.0.lock().len();
         let large = made(1 << 20);
         assert_eq!(large.as_ptr().align_offset(ALIGN), 0);
         let (place, part) = (large.as_ptr(), large.slice(5..6));

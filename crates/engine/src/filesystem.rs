@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tarn_base::ids::{Position, VolumeId};
+use tarn_base::memory::Memory;
 use tarn_base::mutant;
 use tarn_vfs::*;
 
@@ -49,6 +50,10 @@ impl FileSystem for Engine {
 
     fn room(&self, bytes: usize) -> Answer<()> {
         self.core.room(bytes)
+    }
+
+    fn memory(&self) -> Memory {
+        self.core.log.memory().clone()
     }
 
     fn statfs(&self, _caller: &Caller, volume: VolumeId) -> Answer<FsStat> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
+use tarn_base::memory::Memory;
 
 use crate::answer::Answer;
 use crate::handle::HandleKey;
@@ -52,6 +53,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// small changes. Who does not ask is served all the same.
     fn room(&self, _bytes: usize) -> Answer<()> {
         Answer::ok(())
+    }
+
+    /// Where large data is best received: [`FileSystem::write`] need not copy what [`Memory::lend`] has made of it.
+    fn memory(&self) -> Memory {
+        Memory::default()
     }
 
     fn statfs(&self, caller: &Caller, volume: VolumeId) -> Answer<FsStat>;

@@ -8,18 +8,19 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tarn_base::ids::Position;
+use tarn_base::memory::Memory;
 
 use crate::contract::{Appended, LogError, LogPlace};
 use crate::format::ENTRY_HEADER;
 use crate::frame::Frame;
 use crate::log::{Log, State};
-use crate::pool::Held;
+use crate::pool::{Held, Pool};
 
 /// The longest payload: one operation's 4 MiB of keys or data (engine rule 8) and 64 KiB for what describes it.
 pub const ENTRY_SIZE_MAX: usize = (4 << 20) + (64 << 10);
 
-/// Bytes of a frame beside the data of the one entry in it, about.
-const HOLD_SPARE: usize = 1024;
+/// Memory is kept for what lies in it if not more than this part of it is something else.
+const WASTE: usize = 4;
 
 impl Log {
     /// Appends the concatenation of `parts` as one entry.
@@ -60,10 +61,9 @@ impl Log {
         }
         let mut state = self.state.lock();
         self.make_room(&mut state, max, limits)?;
-        if state.open.body.capacity() == 0
-            && let Some(body) = self.pool.take()
-        {
-            state.open.body = body;
+        if max >= Memory::LEAST && state.open.body.capacity() < ENTRY_HEADER + max && state.open.entries == 0 {
+            let body = self.pool.memory.take(ENTRY_HEADER + max);
+            self.pool.memory.give(std::mem::replace(&mut state.open.body, body));
         }
         let position = Position(state.open.first.0 + u64::from(state.open.entries));
         let pushed = state.open.push(max, |out| encode(position, out));
@@ -86,16 +86,18 @@ impl Log {
         Ok(Appended { position, place, payload })
     }
 
-    /// A copy of `bytes` in memory as frames have it: counted as [`Log::held`], and used again for frames. Nothing is appended.
-    pub fn hold(&self, bytes: &[u8]) -> Bytes {
-        let mut body = self.pool.take().unwrap_or_default();
-        if body.capacity() < bytes.len() {
-            // A frame that holds as much has its headers besides.
-            body = Vec::with_capacity(bytes.len() + HOLD_SPARE);
+    /// `bytes` in memory that is counted as [`Log::held`] and used again: where they lie, if that is [`Log::memory`] and they
+    /// take most of it, or a copy. Nothing is appended.
+    pub fn hold(&self, bytes: &Bytes) -> Bytes {
+        let Pool { memory, .. } = &*self.pool;
+        let lent = memory.lent(bytes).filter(|size| bytes.len() >= size - size / WASTE);
+        if let Some(size) = lent {
+            return self.pool.keep(bytes.clone(), size);
         }
+        let mut body = memory.take(bytes.len());
         body.extend_from_slice(bytes);
-        let frame = Frame { len: body.len(), body, ..Frame::default() };
-        Bytes::from_owner(Held::new(Arc::new(frame), self.pool.clone()))
+        let size = body.capacity();
+        self.pool.keep(memory.lend(body), size)
     }
 
     /// The payload at `place` in `frame`'s own memory.

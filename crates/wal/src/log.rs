@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 use tarn_base::ids::{Position, Uuid};
+use tarn_base::memory::Memory;
 
 use crate::aligned::Aligned;
 use crate::cache::{FrameCache, Reading};
@@ -239,14 +240,19 @@ impl Log {
         self.state.lock().buffered
     }
 
-    /// Bytes of memory that callers keep of the log's, through [`Appended::payload`](crate::Appended::payload).
+    /// Memory of frames. What is received in it is held where it lies ([`Log::hold`](Log::hold)).
+    pub fn memory(&self) -> &Memory {
+        &self.pool.memory
+    }
+
+    /// Bytes of memory that callers keep of the log's, through [`Appended::payload`](crate::Appended::payload) and [`Log::hold`](Log::hold).
     pub fn held(&self) -> usize {
         self.pool.held()
     }
 
     /// Gives memory back that was kept once and not needed again since the last call.
     pub fn rest(&self) {
-        self.pool.rest();
+        self.pool.memory.rest();
     }
 
     /// Whether what is appended from now on will be read back before it is trimmed. Only speed hangs on it.

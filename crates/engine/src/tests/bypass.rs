@@ -62,6 +62,44 @@ async fn crashed(rig: &Rig) -> (Arc<Engine>, Vec<LostData>) {
 }
 
 #[tokio::test]
+async fn what_was_received_in_the_logs_memory_is_kept_where_it_lies() {
+    let rig = rig();
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let memory = engine.memory();
+    let received = |data: &[u8], before: usize| {
+        let mut body = memory.take(before + data.len());
+        body.resize(before, 0);
+        body.extend_from_slice(data);
+        memory.lend(body).slice(before..)
+    };
+    let held = || engine.core.log.held();
+    let unstable = async |offset: u64, data: Bytes| {
+        engine.write(&Caller::root(), node, offset, data, Stability::Unstable).await.expect("a write");
+    };
+    let data = noise(1, 1000 * KIB);
+    let bytes = received(&data, 200);
+    let size = memory.lent(&bytes).expect("it was lent");
+    unstable(0, bytes.clone()).await;
+    assert_eq!(held(), size, "and counted whole");
+    assert!(bytes.try_into_mut().is_err());
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    // What takes a small part of its memory is copied.
+    let small = noise(2, 32 * KIB);
+    let bytes = received(&small, 900 * KIB);
+    unstable(1 << 20, bytes.clone()).await;
+    assert!(held() < size + 100 * KIB, "{}", held());
+    drop(bytes);
+    assert!(read(&engine, node, 1 << 20, small.len() as u32).await == small);
+    // Until its checkpoint; then it is used again.
+    engine.checkpoint().await.unwrap();
+    settle().await;
+    assert_eq!(held(), 0);
+    assert_eq!(memory.lent(&data), None);
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+}
+
+#[tokio::test]
 async fn it_is_not_in_the_log_until_a_commit_and_then_survives() {
     let rig = rig();
     let engine = rig.create().await;

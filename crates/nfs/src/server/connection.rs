@@ -106,7 +106,7 @@ where
         connected,
         stream,
         peer,
-        inbox: Inbox::new(),
+        inbox: Inbox::new(&shared.memory),
         outbox: Outbox::new(peer),
         later: FuturesUnordered::new(),
         later_size: Part::of(&shared.later),
@@ -365,7 +365,7 @@ impl<S: Socket> Connection<'_, S> {
     fn look_for_peer(&mut self) {
         if self.stream.has_left() {
             self.reading = false;
-            self.inbox = Inbox::new();
+            self.inbox = Inbox::new(&self.shared.memory);
             self.door = None;
             self.deferred.clear();
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::Position;
+use tarn_base::memory::Memory;
 use tarn_base::world::World;
 use tarn_vfs::FileSystem;
 use tokio::sync::watch;
@@ -77,6 +78,8 @@ pub struct Shared {
     pub(super) world: World,
     pub(super) settings: Settings,
     pub(super) clients: Clients,
+    /// What large messages are received in.
+    pub(super) memory: Memory,
     /// Bytes of messages that connections hold and that wait for their rest.
     pub(super) stopped: AtomicUsize,
     /// Connections that have more to do than their turn lets them, by thread.
@@ -93,6 +96,7 @@ impl Shared {
     pub fn new(fs: Arc<dyn FileSystem>, programs: Programs, world: World, settings: Settings) -> Arc<Shared> {
         let counters = Counters::new(programs.iter().map(|program| &**program));
         Arc::new(Shared {
+            memory: fs.memory(),
             fs,
             programs,
             world,

@@ -77,6 +77,14 @@ impl Framer {
         self.fragments.len() + size as usize
     }
 
+    /// What `buffer` holds of the message that it begins with, and the size of that, if it is the whole of a message that comes
+    /// in one fragment. [`Framer::next`] has let it pass.
+    pub fn single<'a>(&self, buffer: &'a BytesMut) -> Option<(&'a [u8], usize)> {
+        let (mark, begun) = buffer.split_first_chunk::<MARK_SIZE>()?;
+        let mark = u32::from_be_bytes(*mark);
+        (mark & LAST != 0 && self.fragments.is_empty()).then_some((begun, (mark & !LAST) as usize))
+    }
+
     /// Bytes of the message that have been taken so far.
     pub fn taken(&self) -> usize {
         self.fragments.len()

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
+use tarn_base::memory::Memory;
 use tarn_vfs::*;
 
 use crate::tracker::Tracker;
@@ -69,6 +70,10 @@ impl FileSystem for Observed {
 
     fn room(&self, bytes: usize) -> Answer<()> {
         self.inner.room(bytes)
+    }
+
+    fn memory(&self) -> Memory {
+        self.inner.memory()
     }
 
     fn statfs(&self, caller: &Caller, volume: VolumeId) -> Answer<FsStat> {
