@@ -2,7 +2,7 @@
 //!
 //! - Of two libraries that gives the same bytes, the one that is faster on this processor seals and opens: aws-lc, or ring where
 //!   there are vectors of AES of 256 bits and none of 512.
-//! - A key never prints and is wiped when dropped.
+//! - A [`Key`] never prints and is wiped when dropped; a [`Cipher`] holds what the library has made of it, as the library does.
 //! - A (key, nonce) pair is used once; each format says how it makes sure.
 
 use aws_lc_rs::{aead, hkdf};
@@ -145,6 +145,9 @@ impl Cipher {
             }
             Library::Narrow(key) => {
                 let (nonce, aad) = (narrow::Nonce::assume_unique_for_key(nonce), narrow::Aad::from(aad));
+                if out.len() != data.len() {
+                    return Err(OpenError);
+                }
                 out.copy_from_slice(data);
                 let opened = key.open_in_place_separate_tag(nonce, aad, (*tag).into(), out, 0..);
                 opened.map(|_| ()).map_err(|_| OpenError)

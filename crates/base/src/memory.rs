@@ -72,7 +72,23 @@ impl Memory {
     pub fn take(&self, least: usize) -> Vec<u8> {
         let Some(size) = (0..SIZES).find(|size| capacity(*size) >= least) else { return Vec::with_capacity(least) };
         let spare = self.0.spares[size].lock().take();
-        spare.unwrap_or_else(|| Vec::with_capacity(capacity(size)))
+        spare.unwrap_or_else(|| {
+            self.free(capacity(size));
+            Vec::with_capacity(capacity(size))
+        })
+    }
+
+    /// Frees about as many bytes as `bytes` of what lies idle, or all: sizes that are used one after another take no more
+    /// together than the most that was in use.
+    fn free(&self, bytes: usize) {
+        let mut freed = 0;
+        for spares in self.0.spares.iter().rev() {
+            while freed < bytes
+                && let Some(body) = { spares.lock().take() }
+            {
+                freed += body.capacity();
+            }
+        }
     }
 
     /// Memory that is used again.
@@ -159,8 +175,9 @@ mod tests {
     #[test]
     fn each_size_has_its_own_and_others_are_not_kept() {
         let memory = Memory::default();
-        memory.give(memory.take(100));
-        memory.give(memory.take(300 << 10));
+        let (small, large) = (memory.take(100), memory.take(300 << 10));
+        memory.give(small);
+        memory.give(large);
         assert_eq!(idle(&memory), 2);
         assert_eq!(memory.take(100).capacity(), SMALLEST + BESIDES);
         assert_eq!(memory.take(500 << 10).capacity(), (512 << 10) + BESIDES);
@@ -168,6 +185,17 @@ mod tests {
         memory.give(Vec::with_capacity(100));
         memory.give(Vec::with_capacity(MIB));
         assert_eq!(idle(&memory), 0);
+    }
+
+    #[test]
+    fn one_size_after_another_takes_no_more_than_the_most_that_was_in_use() {
+        let memory = Memory::default();
+        for size in [MIB, MIB / 2, MIB / 4, MIB / 8] {
+            let taken: Vec<_> = (0..8 * MIB / size).map(|_| memory.take(size)).collect();
+            taken.into_iter().for_each(|body| memory.give(body));
+            let idle: usize = (0..SIZES).map(|size| memory.0.spares[size].lock().len() * capacity(size)).sum();
+            assert!((8 * MIB..9 * MIB).contains(&idle), "{idle}");
+        }
     }
 
     #[test]
@@ -184,6 +212,8 @@ mod tests {
         assert_eq!((memory.lent(&part), part[..] == [7; 10], idle(&memory)), (Some(MIB + BESIDES), true, 0));
         drop(part);
         assert_eq!((idle(&memory), memory.0.lent.lock().len()), (1, 0));
+        drop(memory.take(8 * MIB));
+        assert_eq!(idle(&memory), 1, "what is not kept takes nothing from what is");
         let again = memory.take(MIB);
         assert_eq!(again.as_ptr(), place);
     }

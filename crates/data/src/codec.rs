@@ -139,7 +139,7 @@ impl Compressor {
         let mut counts = [0u32; 256];
         self.sample.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
         let squares: u64 = counts.iter().map(|&count| u64::from(count) * u64::from(count)).sum();
-        // Equally frequent bytes give N + N(N-1)/256 on average, with a spread of about one in a hundred.
+        // Equally frequent bytes give N + N(N-1)/256 on average, with a spread of one or two in a hundred.
         let even = (size + size * (size - 1) / 256) as u64;
         if squares > even + even / 16 {
             return true;

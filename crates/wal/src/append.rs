@@ -90,11 +90,15 @@ impl Log {
     /// take most of it, or a copy. Nothing is appended.
     pub fn hold(&self, bytes: &Bytes) -> Bytes {
         let Pool { memory, .. } = &*self.pool;
-        let lent = memory.lent(bytes).filter(|size| bytes.len() >= size - size / WASTE);
-        if let Some(size) = lent {
+        let fills = |size: usize| bytes.len() >= size - size / WASTE;
+        if let Some(size) = memory.lent(bytes).filter(|size| fills(*size)) {
             return self.pool.keep(bytes.clone(), size);
         }
         let mut body = memory.take(bytes.len());
+        if !fills(body.capacity()) {
+            // What would count for much more than it is has memory of its own.
+            memory.give(std::mem::replace(&mut body, Vec::with_capacity(bytes.len())));
+        }
         body.extend_from_slice(bytes);
         let size = body.capacity();
         self.pool.keep(memory.lend(body), size)

@@ -128,6 +128,8 @@ impl Log {
             let most = Arc::get_mut(&mut frame).map_or(0, |frame| self.spares(frame.body.capacity()));
             if state_ref.spare.len() < most {
                 state_ref.spare.push(frame);
+            } else if let Some(frame) = Arc::into_inner(frame) {
+                self.pool.memory.give(frame.body);
             }
         }
         state_ref.flush_running = false;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -94,6 +95,30 @@ fn what_nobody_waits_for_is_written_by_many_frames_at_once() {
     for (at, place) in places.iter().enumerate() {
         assert_eq!(log.read(*place).unwrap()[..], [at as u8; 700]);
     }
+}
+
+#[test]
+fn what_lies_in_the_logs_memory_is_held_there_and_anything_else_is_copied() {
+    let log = small();
+    let received = |len: usize| {
+        let mut body = log.memory().take(len);
+        body.resize(len, 7);
+        log.memory().lend(body)
+    };
+    let large = received(1 << 20);
+    let held = log.hold(&large.slice(100..));
+    assert_eq!(held.as_ptr(), large[100..].as_ptr());
+    let counted = log.held();
+    assert!((1 << 20..(1 << 20) + (64 << 10)).contains(&counted), "{counted}");
+    drop(held);
+    assert_eq!(log.held(), 0);
+    // A part of it would keep all of it; and what is not lent may be anybody's.
+    for other in [large.slice(..1000), Bytes::from(vec![7; 1 << 20]), received(300 << 10)] {
+        let held = log.hold(&other);
+        assert!(held.as_ptr() != other.as_ptr() && held == other);
+        assert!(log.held() <= other.len() + other.len() / 3, "{} for {}", log.held(), other.len());
+    }
+    assert_eq!(log.held(), 0);
 }
 
 #[test]
