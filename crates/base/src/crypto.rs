@@ -1,6 +1,6 @@
 //! The two primitives everything sealed is made of: HKDF-SHA256 and AES-256-GCM.
 //!
-//! - Of two libraries that gives the same bytes, the one that is faster on this processor seals and opens: aws-lc, or ring where
+//! - Of two libraries that give the same bytes, the one that is faster on this processor seals and opens: aws-lc, or ring where
 //!   there are vectors of AES of 256 bits and none of 512.
 //! - A [`Key`] never prints and is wiped when dropped; a [`Cipher`] holds what the library has made of it, as the library does.
 //! - A (key, nonce) pair is used once; each format says how it makes sure.
