@@ -92,6 +92,8 @@ fn serve(place: &Place) -> SocketAddr {
         &address.to_string(),
     ];
     let cli = Cli::parse_from(words);
+    // A panic ends this process as it ends a server; what the harness has caught of it would be lost with that.
+    std::panic::set_hook(Box::new(|panic| drop(writeln!(std::io::stderr(), "{panic}"))));
     std::thread::spawn(move || cli.run().unwrap());
     let begun = Instant::now();
     while std::fs::read_dir(place.path("data")).map_or(0, |all| all.count()) == 0
