@@ -457,7 +457,8 @@ impl<S: Socket> Connection<'_, S> {
         if amid && silent > if crowded { settings.stopped_max } else { settings.stall_max } {
             return Err(ConnectionError::Stalled);
         }
-        if !amid {
+        // One that is at work would need it again at once.
+        if !amid && silent >= TICK {
             self.outbox.rest();
         }
         Ok(!amid && silent > settings.idle_max)
