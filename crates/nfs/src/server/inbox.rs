@@ -20,7 +20,7 @@ pub(super) const READ_SIZE: usize = 64 << 10;
 /// So much of a message must have arrived before memory for all of it is taken.
 const TRUST_SIZE: usize = READ_SIZE / 2;
 /// From this size on a message lies alone.
-const LARGE_SIZE: usize = 128 << 10;
+const ALONE_SIZE: usize = 128 << 10;
 /// Less than this is put into memory of its own size before more of it is waited for.
 const SMALL_SIZE: usize = 4 << 10;
 
@@ -116,7 +116,7 @@ impl Inbox {
     /// Gives a message that is large, and of which enough has come, memory of its own.
     fn begin_large(&mut self) {
         let begun = self.framer.single(&self.buffer).filter(|(begun, size)| {
-            self.large.is_none() && *size >= LARGE_SIZE && begun.len() >= TRUST_SIZE && begun.len() < *size
+            self.large.is_none() && *size >= ALONE_SIZE && begun.len() >= TRUST_SIZE && begun.len() < *size
         });
         if let Some((begun, size)) = begun {
             let mut body = self.memory.take(size);
@@ -213,7 +213,7 @@ mod tests {
         let memory = Memory::default();
         let mut inbox = Inbox::new(&memory);
         let content = |size: usize| (0..size).map(|at| (at / 7) as u8).collect::<Vec<u8>>();
-        let sizes = [9, 700_000, 5000, LARGE_SIZE, LARGE_SIZE - 1, RECORD_SIZE_MAX, 1 << 20, 0, READ_SIZE, 300_000];
+        let sizes = [9, 700_000, 5000, ALONE_SIZE, ALONE_SIZE - 1, RECORD_SIZE_MAX, 1 << 20, 0, READ_SIZE, 300_000];
         let sent: Vec<u8> = sizes.iter().flat_map(|size| [&mark(*size)[..], &content(*size)].concat()).collect();
         let mut found = Vec::new();
         for step in [1000, 33_333, 100_000, 1 << 20, sent.len()] {
@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(found.iter().map(bytes::Bytes::len).collect::<Vec<_>>(), sizes);
             for message in found.drain(..) {
                 assert!(message[..] == content(message.len()));
-                assert_eq!(memory.lent(&message).is_some(), message.len() >= LARGE_SIZE, "{}", message.len());
+                assert_eq!(memory.lent(&message).is_some(), message.len() >= ALONE_SIZE, "{}", message.len());
             }
         }
         // In two fragments.
