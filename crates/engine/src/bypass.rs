@@ -37,6 +37,7 @@ impl Core {
     /// Whether anything may pass the log by at present.
     pub fn has_bypass(&self) -> bool {
         self.brake.speed() >= self.config.bypass.speed_min
+            && self.was_pressed(self.config.bypass.pressed)
             && !self.checkpoint_fails()
             && !self.config.spills(self.overlay_ram_bytes())
     }

@@ -34,11 +34,13 @@ pub struct Bypass {
     pub after: u64,
     /// Bytes a second that checkpoints take, at least: for a slower store the log is what takes a burst in.
     pub speed_min: u64,
+    /// Only for so long after a generation closed because of the log or its memory: a burst that ends before is what the log is for.
+    pub pressed: Duration,
 }
 
 impl Default for Bypass {
     fn default() -> Bypass {
-        Bypass { write_min: 256 << 10, after: 64 << 20, speed_min: 256 << 20 }
+        Bypass { write_min: 256 << 10, after: 64 << 20, speed_min: 256 << 20, pressed: Duration::from_secs(10) }
     }
 }
 

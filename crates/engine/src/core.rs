@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tarn_base::crypto::Key as Secret;
@@ -170,6 +171,8 @@ pub struct Core {
     pub checkpoint_wanted: AtomicBool,
     /// The last generation closed because the log was filling.
     pub log_pressed: AtomicBool,
+    /// When one last did, steady time in milliseconds; 0: never.
+    pub pressed_at: AtomicU64,
     pub brake: Brake,
     /// The log has been trimmed.
     pub log_trimmed: Notify,
@@ -292,6 +295,26 @@ impl Core {
     pub fn log_is_due(&self) -> bool {
         let halved = self.log_pressed.load(Ordering::Relaxed);
         self.log_holds(if halved { self.config.log_fill_percent / 2 } else { self.config.log_fill_percent })
+    }
+
+    /// A generation closes, because the log or its memory fills or not.
+    pub fn closes(&self, pressed: bool) {
+        self.log_pressed.store(pressed, Ordering::Relaxed);
+        self.brake.closes(pressed);
+        if pressed {
+            let now = self.world.clock.steady().as_millis() as u64;
+            self.pressed_at.store(now.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one closed so less than `ago` ago; any time ago, and if none did, for [`Duration::MAX`].
+    pub fn was_pressed(&self, ago: Duration) -> bool {
+        let at = match self.pressed_at.load(Ordering::Relaxed) {
+            _ if ago == Duration::MAX => return true,
+            0 => return false,
+            at => Duration::from_millis(at),
+        };
+        self.world.clock.steady().saturating_sub(at) < ago
     }
 
     fn log_holds(&self, percent: u8) -> bool {

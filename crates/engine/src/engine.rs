@@ -106,6 +106,7 @@ impl Engine {
             pulse: Default::default(),
             checkpoint_wanted: Default::default(),
             log_pressed: Default::default(),
+            pressed_at: Default::default(),
             brake: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),

@@ -219,9 +219,11 @@ impl LifePlan {
 
 fn bypass(chance: &mut Chance) -> Bypass {
     if !chance.percent(60) {
-        return Bypass { write_min: usize::MAX, after: 0, speed_min: 0 };
+        return Bypass { write_min: usize::MAX, after: 0, speed_min: 0, pressed: Duration::MAX };
     }
-    Bypass { write_min: *chance.pick(&[1, 512, 4096]), after: *chance.pick(&[0, 0, 8192]), speed_min: 0 }
+    let (write_min, after) = (*chance.pick(&[1, 512, 4096]), *chance.pick(&[0, 0, 8192]));
+    let pressed = *chance.pick(&[Duration::MAX, Duration::MAX, Duration::from_secs(1)]);
+    Bypass { write_min, after, speed_min: 0, pressed }
 }
 
 fn settings(chance: &mut Chance) -> VolumeSettings {

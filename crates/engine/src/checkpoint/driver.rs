@@ -68,8 +68,7 @@ impl Keeper {
         let pressed = (self.core.log_is_due() || self.core.unlogged_fills(open))
             && self.core.log.appended() > open.after
             && self.log_gains();
-        self.core.log_pressed.store(pressed, Ordering::Relaxed);
-        self.core.brake.closes(pressed);
+        self.core.closes(pressed);
         if pressed {
             return Duration::ZERO;
         }

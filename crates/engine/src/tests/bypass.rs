@@ -21,7 +21,8 @@ const KIB: usize = 1 << 10;
 /// A machine on which every large UNSTABLE write passes the log by.
 fn rig() -> Rig {
     let mut rig = Rig::new();
-    rig.config = Config { bypass: Bypass { write_min: 16 * KIB, after: 0, speed_min: 0 }, ..rig.config };
+    rig.config =
+        Config { bypass: Bypass { write_min: 16 * KIB, after: 0, speed_min: 0, pressed: Duration::MAX }, ..rig.config };
     rig
 }
 
