@@ -291,7 +291,7 @@ fn replay(bytes: &[u8]) -> bool {
     let open = Generation::new(1, Position::ZERO, Duration::ZERO);
     for spill in [false, true] {
         let place = tarn_wal::LogPlace { frame: 4096, start: 4, len: bytes.len() as u32 };
-        apply_data(&open, &entry, place, None, data_at as u32, spill);
+        apply_data(&open, &entry, place, data_at as u32, spill);
     }
     open.count();
     true

@@ -34,9 +34,15 @@ pub struct DataChange {
     pub payload: Payload,
 }
 
+/// Data of so many bytes is kept where it was received, and is not copied into the log's frames: front ends receive messages from
+/// about this size on in memory for that.
+pub const KEPT_LEAST: usize = 128 << 10;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Bytes(Bytes),
+    /// The same in memory that is counted as [`Log::held`](tarn_wal::Log::held): log and overlay keep it where it lies.
+    Kept(Bytes),
     /// This many zeros.
     Zero(u32),
     /// Bytes that pass the log by (engine rule 5).
@@ -48,8 +54,16 @@ pub enum Payload {
 impl Payload {
     pub fn len(&self) -> u32 {
         match self {
-            Payload::Bytes(bytes) | Payload::Unlogged(bytes) => bytes.len() as u32,
+            Payload::Bytes(bytes) | Payload::Kept(bytes) | Payload::Unlogged(bytes) => bytes.len() as u32,
             Payload::Zero(len) | Payload::Lost(len) => *len,
+        }
+    }
+
+    /// The bytes of it that follow an entry's head.
+    pub fn logged(&self) -> Option<&Bytes> {
+        match self {
+            Payload::Bytes(bytes) | Payload::Kept(bytes) => Some(bytes),
+            Payload::Zero(_) | Payload::Unlogged(_) | Payload::Lost(_) => None,
         }
     }
 }
@@ -115,8 +129,17 @@ impl Entry {
 
     /// Bytes of data that follow the head.
     pub fn data_len(&self) -> usize {
-        let logged = self.data.iter().filter(|change| matches!(change.payload, Payload::Bytes(_)));
-        logged.map(|change| change.payload.len() as usize).sum()
+        self.logged().map(|bytes| bytes.len()).sum()
+    }
+
+    /// The data that follows the head, in order.
+    pub fn logged(&self) -> impl Iterator<Item = &Bytes> {
+        self.data.iter().filter_map(|change| change.payload.logged())
+    }
+
+    /// Whether some of it is in memory that may be kept.
+    pub fn is_kept(&self) -> bool {
+        self.data.iter().any(|change| matches!(change.payload, Payload::Kept(_)))
     }
 
     /// Bytes of data that pass the log by.
@@ -257,7 +280,7 @@ fn put_data(out: &mut Vec<u8>, change: &DataChange) {
     out.put_u32(change.generation);
     out.put_u32(change.start);
     let kind = match change.payload {
-        Payload::Bytes(_) => 0,
+        Payload::Bytes(_) | Payload::Kept(_) => 0,
         Payload::Zero(_) => 1,
         Payload::Unlogged(_) | Payload::Lost(_) => 2,
     };

@@ -188,7 +188,7 @@ impl Replay {
         }
         rebuilt.missing.entry(&entry, position);
         let held: u64 = rebuilt.generations.iter().map(|generation| generation.ram_bytes()).sum();
-        apply_data(&open, &entry, place, None, data_at as u32, held > self.overlay_bytes / 4 * 3);
+        apply_data(&open, &entry, place, data_at as u32, held > self.overlay_bytes / 4 * 3);
         if entry.closes {
             let usage = rebuilt.volumes.iter().map(|(id, found)| (*id, found.usage.get())).collect();
             let numbers = (rebuilt.next_inode, rebuilt.next_volume);

@@ -14,7 +14,7 @@ use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
 use crate::core::Core;
-use crate::entry::{Entry, Payload, SessionChange};
+use crate::entry::{Entry, KEPT_LEAST, Payload, SessionChange};
 use crate::hold::Held;
 use crate::once::Enter;
 use crate::overlay::{Extent, Generation, OverlayValue, Source};
@@ -370,18 +370,19 @@ impl Core {
         }
         let mut encoded = entry.encode();
         let head = encoded.head.len();
+        let apart = !reserved && entry.is_kept() && entry.data_len() >= KEPT_LEAST;
         let write = |position: Position, out: &mut Vec<u8>| {
             encoded.stamp(position);
             out.extend_from_slice(&encoded.head);
-            for change in &entry.data {
-                if let Payload::Bytes(bytes) = &change.payload {
-                    out.extend_from_slice(bytes);
-                }
+            if !apart {
+                entry.logged().for_each(|bytes| out.extend_from_slice(bytes));
             }
         };
-        let len = head + entry.data_len();
-        let appended =
-            if reserved { self.log.append_reserved(len, write)? } else { self.log.append_with(len, write)? };
+        let appended = match (apart, reserved) {
+            (true, _) => self.log.append_before(head, write, entry.logged().cloned().collect())?,
+            (false, true) => self.log.append_reserved(head + entry.data_len(), write)?,
+            (false, false) => self.log.append_with(head + entry.data_len(), write)?,
+        };
         let values = encoded.values.iter().map(|range| bytes::Bytes::copy_from_slice(&encoded.head[range.clone()]));
         let keys = entry.keys.iter().zip(values).map(|((key, value), stamped)| (*key, value.as_ref().map(|_| stamped)));
         let barrier = barrier.unwrap_or(appended.position);
@@ -393,7 +394,7 @@ impl Core {
         let spill = self.config.spills(ram_bytes);
         // A frame of several entries may hold what is the first to stay in the log.
         self.log.expect_reads(ram_bytes > self.config.spills_at() / 2);
-        apply_data(&open, entry, appended.place, appended.payload.as_ref(), head as u32, spill);
+        apply_data(&open, entry, appended.place, head as u32, spill);
         self.note_progress(&open);
         Ok(appended.position)
     }
@@ -444,15 +445,8 @@ impl Core {
 
 /// Applies discards and data of an entry whose payload lies at `place` in the log, data from `data_at` on.
 ///
-/// `held`: the payload in the log's own memory, if it can be kept. `spill`: bytes stay in the log, to be read back.
-pub fn apply_data(
-    open: &Generation,
-    entry: &Entry,
-    place: tarn_wal::LogPlace,
-    held: Option<&bytes::Bytes>,
-    data_at: u32,
-    spill: bool,
-) {
+/// `spill`: bytes stay in the log, to be read back.
+pub fn apply_data(open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, data_at: u32, spill: bool) {
     for (volume, map, records) in &entry.discards {
         open.discard(*volume, *map, records.clone());
     }
@@ -466,16 +460,14 @@ pub fn apply_data(
                 open.touch(change.key, change.generation, change.new);
                 continue;
             }
-            Payload::Bytes(_) if spill => {
+            Payload::Bytes(_) | Payload::Kept(_) if spill => {
                 Source::Log(tarn_wal::LogPlace { frame: place.frame, start: place.start + at, len })
             }
-            // Never the receive buffer, nor a part of a frame that holds much else (engine rule 13).
-            Payload::Bytes(bytes) => match held {
-                Some(payload) => Source::Held(payload.slice(at as usize..(at + len) as usize)),
-                None => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
-            },
+            Payload::Kept(bytes) => Source::Held(bytes.clone()),
+            // Never the receive buffer (engine rule 13).
+            Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
         };
-        if matches!(change.payload, Payload::Bytes(_)) {
+        if change.payload.logged().is_some() {
             at += len;
         }
         let extent = Extent { start: change.start, end: change.start + len, source };

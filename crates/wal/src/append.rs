@@ -1,9 +1,8 @@
-//! Appending: one copy into the open frame, under a short lock.
+//! Appending: one copy into the open frame, under a short lock; of what is large, none.
 //!
 //! - Positions are given out in the order entries lie in the log.
 //! - An entry that is refused takes no position and leaves no bytes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -12,9 +11,8 @@ use tarn_base::memory::Memory;
 
 use crate::contract::{Appended, LogError, LogPlace};
 use crate::format::ENTRY_HEADER;
-use crate::frame::Frame;
 use crate::log::{Log, State};
-use crate::pool::{Held, Pool};
+use crate::pool::Pool;
 
 /// The longest payload: one operation's 4 MiB of keys or data (engine rule 8) and 64 KiB for what describes it.
 pub const ENTRY_SIZE_MAX: usize = (4 << 20) + (64 << 10);
@@ -37,7 +35,23 @@ impl Log {
     /// `encode` only appends to the buffer; it runs under the log's lock and must be quick. It is not called when
     /// there is no room.
     pub fn append_with(&self, max: usize, encode: impl FnOnce(Position, &mut Vec<u8>)) -> Result<Appended, LogError> {
-        self.append_within(max, (self.capacity() - self.reserve(), self.options.buffered_max), encode)
+        self.append_within(max, self.limits(), encode, Vec::new())
+    }
+
+    /// As [`Log::append_with`], and `data` follows what `encode` writes. It is not copied: it stays where it lies until it is on
+    /// the medium, in a frame of its own.
+    pub fn append_before(
+        &self,
+        max: usize,
+        encode: impl FnOnce(Position, &mut Vec<u8>),
+        data: Vec<Bytes>,
+    ) -> Result<Appended, LogError> {
+        self.append_within(max, self.limits(), encode, data)
+    }
+
+    /// Bytes of the ring, and of memory, that all but the reserve's users keep to.
+    fn limits(&self) -> (u64, usize) {
+        (self.capacity() - self.reserve(), self.options.buffered_max)
     }
 
     /// As [`Log::append_with`], and may use the reserve: for what makes room - session images, a checkpoint's notes.
@@ -47,7 +61,7 @@ impl Log {
         max: usize,
         encode: impl FnOnce(Position, &mut Vec<u8>),
     ) -> Result<Appended, LogError> {
-        self.append_within(max, (self.capacity(), usize::MAX), encode)
+        self.append_within(max, (self.capacity(), usize::MAX), encode, Vec::new())
     }
 
     fn append_within(
@@ -55,35 +69,34 @@ impl Log {
         max: usize,
         limits: (u64, usize),
         encode: impl FnOnce(Position, &mut Vec<u8>),
+        data: Vec<Bytes>,
     ) -> Result<Appended, LogError> {
-        if max > ENTRY_SIZE_MAX {
+        let data_len: usize = data.iter().map(|part| part.len()).sum();
+        if max + data_len > ENTRY_SIZE_MAX {
             return Err(self.refused("an entry is longer than an entry may be"));
         }
+        let alone = data_len > 0;
         let mut state = self.state.lock();
-        self.make_room(&mut state, max, limits)?;
+        self.make_room(&mut state, max + data_len, alone, limits)?;
         if max >= Memory::LEAST && state.open.body.capacity() < ENTRY_HEADER + max && state.open.entries == 0 {
             let body = self.pool.memory.take(ENTRY_HEADER + max);
             self.pool.memory.give(std::mem::replace(&mut state.open.body, body));
         }
         let position = Position(state.open.first.0 + u64::from(state.open.entries));
-        let pushed = state.open.push(max, |out| encode(position, out));
+        let pushed = state.open.push(max, |out| encode(position, out), data);
         let (start, len) = pushed.map_err(|_| self.refused("an entry is longer than was said"))?;
         state.buffered += ENTRY_HEADER + len as usize;
         let place = LogPlace { frame: state.open.offset, start, len };
         self.appended.store(position.0, Ordering::Release);
-        let full = state.open.len >= self.options.frame_soft;
-        let mut payload = None;
-        if full {
-            let alone = state.open.entries == 1 && state.open.len >= self.options.write_soft;
+        if alone || state.open.len >= self.options.frame_soft {
             state.close_frame();
-            payload = state.pending.back().filter(|_| alone).map(|frame| self.keep(frame, place));
         }
         let wake = !state.flush_running && state.buffered >= self.options.write_soft;
         drop(state);
         if wake {
             (self.wake)();
         }
-        Ok(Appended { position, place, payload })
+        Ok(Appended { position, place })
     }
 
     /// `bytes` in memory that is counted as [`Log::held`] and used again: where they lie, if that is [`Log::memory`] and they
@@ -104,14 +117,8 @@ impl Log {
         self.pool.keep(memory.lend(body), size)
     }
 
-    /// The payload at `place` in `frame`'s own memory.
-    fn keep(&self, frame: &Arc<Frame>, place: LogPlace) -> Bytes {
-        let start = place.start as usize;
-        Bytes::from_owner(Held::new(frame.clone(), self.pool.clone())).slice(start..start + place.len as usize)
-    }
-
-    /// Sees to it that the open frame can take `len` more bytes, within `limits` of the ring and of memory.
-    fn make_room(&self, state: &mut State, len: usize, limits: (u64, usize)) -> Result<(), LogError> {
+    /// Sees to it that the open frame can take `len` more bytes, `alone` or not, within `limits` of the ring and of memory.
+    fn make_room(&self, state: &mut State, len: usize, alone: bool, limits: (u64, usize)) -> Result<(), LogError> {
         let (ring_max, buffered_max) = limits;
         if state.closed {
             return Err(self.refused("it is closed"));
@@ -127,7 +134,7 @@ impl Log {
             return Err(LogError::Busy);
         }
         // Closing a frame early costs what its rounding costs, so room is judged for the case at hand.
-        let close = state.open.entries > 0 && state.open.len + ENTRY_HEADER + len > self.options.frame_soft;
+        let close = state.open.entries > 0 && (alone || state.open.len + ENTRY_HEADER + len > self.options.frame_soft);
         let end = match close {
             true => state.end() + crate::format::frame_extent(ENTRY_HEADER + len),
             false => state.open.offset + state.open.extent_with(len),

@@ -20,13 +20,10 @@ pub struct LogPlace {
 }
 
 /// What [`Log::append`](crate::Log::append) gave an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub position: Position,
     pub place: LogPlace,
-    /// The payload where it lies in the log's own memory, if it has a frame to itself and fills it: whoever keeps it, or
-    /// a part of it, needs no copy and keeps the frame's memory, which [`Log::held`](crate::Log::held) counts.
-    pub payload: Option<bytes::Bytes>,
 }
 
 /// One entry read back.

@@ -125,7 +125,10 @@ impl Log {
             state_ref.buffered -= frame.len;
             state_ref.durable_end = frame.offset + frame.extent();
             // A frame somebody is reading back is left to him; an outsized one is not worth keeping.
-            let most = Arc::get_mut(&mut frame).map_or(0, |frame| self.spares(frame.body.capacity()));
+            let most = Arc::get_mut(&mut frame).map_or(0, |frame| {
+                frame.data.clear();
+                self.spares(frame.body.capacity())
+            });
             if state_ref.spare.len() < most {
                 state_ref.spare.push(frame);
             } else if let Some(frame) = Arc::into_inner(frame) {

@@ -2,7 +2,9 @@
 //!
 //! - The plaintext is not touched by sealing, so entries can be read back while their frame is being written.
 //! - Buffers are used again: in steady state a flush allocates nothing.
+//! - The data of a large entry, which has its frame to itself, is not copied into it.
 
+use bytes::Bytes;
 use tarn_base::crc32c;
 use tarn_base::crypto::TAG_SIZE;
 use tarn_base::ids::{Position, Uuid};
@@ -18,6 +20,8 @@ pub(crate) struct Frame {
     /// Bytes of `body` that belong to whole entries; a panicking encoder may have left more.
     pub len: usize,
     pub body: Vec<u8>,
+    /// What follows `body`, where it lies: the end of the only entry.
+    pub data: Vec<Bytes>,
 }
 
 impl Frame {
@@ -28,6 +32,7 @@ impl Frame {
         self.entries = 0;
         self.len = 0;
         self.body.clear();
+        self.data.clear();
     }
 
     /// Bytes it takes in the ring, were it closed now; nothing while empty.
@@ -44,8 +49,14 @@ impl Frame {
         Position(self.first.0 + u64::from(self.entries) - 1)
     }
 
-    /// Appends an entry that `encode` writes, at most `max` bytes; gives where its payload is, or how long it was.
-    pub fn push(&mut self, max: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(u32, u32), usize> {
+    /// Appends an entry that `encode` writes, at most `max` bytes, and that `data` follows; gives where its payload is, or how
+    /// long what was written was. With data it must be the only one.
+    pub fn push(
+        &mut self,
+        max: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+        data: Vec<Bytes>,
+    ) -> Result<(u32, u32), usize> {
         self.body.truncate(self.len);
         if self.body.is_empty() {
             // Of a large entry that is alone in its frame, no more than it takes.
@@ -58,10 +69,35 @@ impl Frame {
         if len > max || self.body.len() < start {
             return Err(len);
         }
+        let len = len + data.iter().map(|part| part.len()).sum::<usize>();
         self.body[self.len..start].copy_from_slice(&(len as u32).to_le_bytes());
-        self.len = self.body.len();
+        self.data = data;
+        self.len = start + len;
         self.entries += 1;
         Ok((start as u32, len as u32))
+    }
+
+    /// All of it that belongs to whole entries, in order.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let data: usize = self.data.iter().map(|part| part.len()).sum();
+        std::iter::once(&self.body[..self.len - data]).chain(self.data.iter().map(|part| &part[..]))
+    }
+
+    /// A copy of `len` bytes from `start` on, if there are so many.
+    pub fn copy(&self, start: usize, len: usize) -> Option<Bytes> {
+        if start.checked_add(len)? > self.len {
+            return None;
+        }
+        let mut out = Vec::with_capacity(len);
+        let mut at = 0;
+        for part in self.parts() {
+            let (from, to) = (start.max(at), (start + len).min(at + part.len()));
+            if from < to {
+                out.extend_from_slice(&part[from - at..to - at]);
+            }
+            at += part.len();
+        }
+        Some(out.into())
     }
 
     /// Puts the whole frame as it goes to the device into `out`, which is as long as its extent: header, sealed body,
@@ -81,7 +117,18 @@ impl Frame {
             body_crc: 0,
             tag: [0; TAG_SIZE],
         };
-        header.tag = keys.frames.seal_apart(header.nonce(), &header.bare(), &self.body[..self.len], body);
+        header.tag = match &self.data[..] {
+            [] => keys.frames.seal_apart(header.nonce(), &header.bare(), &self.body[..self.len], body),
+            _ => {
+                let mut rest = &mut *body;
+                for part in self.parts() {
+                    let (place, after) = rest.split_at_mut(part.len());
+                    place.copy_from_slice(part);
+                    rest = after;
+                }
+                keys.frames.seal_in_place(header.nonce(), &header.bare(), body)
+            }
+        };
         header.body_crc = crc32c(body);
         header.encode(head);
         padding.fill(0);

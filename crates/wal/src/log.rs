@@ -31,8 +31,7 @@ pub struct LogOptions {
     /// 32 KiB: large enough that rounding to blocks costs little, small enough that an entry of some KiB is read back at
     /// the cost of a few.
     pub frame_soft: usize,
-    /// So much is written without anybody waiting for it. An entry of this size has its frame's memory to itself, and may
-    /// be kept there.
+    /// So much is written without anybody waiting for it.
     ///
     /// 1 MiB: a write and a flush of so much cost little more than of less.
     pub write_soft: usize,
@@ -245,7 +244,7 @@ impl Log {
         &self.pool.memory
     }
 
-    /// Bytes of memory that callers keep of the log's, through [`Appended::payload`](crate::Appended::payload) and [`Log::hold`](Log::hold).
+    /// Bytes of memory that callers keep of the log's, through [`Log::hold`](Log::hold).
     pub fn held(&self) -> usize {
         self.pool.held()
     }

@@ -1,13 +1,11 @@
-//! Memory that is kept beyond what it was taken for, and counted for as long: of frames whose plaintext is read back from
-//! where it lies, and of data that never comes into the log.
+//! Memory that is kept beyond what it was taken for, and counted for as long: of data that is read from where it was received,
+//! whether it comes into the log or not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tarn_base::memory::Memory;
-
-use crate::frame::Frame;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
@@ -54,33 +52,5 @@ struct Kept {
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-/// The plaintext of a closed frame that somebody keeps.
-pub(crate) struct Held {
-    frame: Arc<Frame>,
-    counted: Counted,
-}
-
-impl Held {
-    /// Keeps `frame`, and has it counted for as long.
-    pub fn new(frame: Arc<Frame>, pool: Arc<Pool>) -> Held {
-        Held { counted: Counted::new(frame.body.capacity(), pool), frame }
-    }
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.frame.body[..self.frame.len]
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // One that is still being flushed goes the way of all frames.
-        if let Some(frame) = Arc::into_inner(std::mem::take(&mut self.frame)) {
-            self.counted.pool.memory.give(frame.body);
-        }
     }
 }

@@ -24,13 +24,12 @@ impl Log {
                 return Err(self.refused("what is read back was trimmed"));
             }
             if place.frame == state.open.offset {
-                let open = state.open.body.get(..state.open.len).unwrap_or_default();
-                return part(open, place).map(Bytes::copy_from_slice).ok_or_else(|| self.missing(place));
+                return self.part_of(&state.open, place);
             }
             (unflushed(&state, place.frame), extent_of(&state, place.frame))
         };
         if let Some(frame) = in_memory {
-            return part(&frame.body, place).map(Bytes::copy_from_slice).ok_or_else(|| self.missing(place));
+            return self.part_of(&frame, place);
         }
         let body = match self.cache.get(place.frame) {
             Some(body) => body,
@@ -40,6 +39,10 @@ impl Log {
             Some(payload) => Ok(body.slice_ref(payload)),
             None => Err(self.missing(place)),
         }
+    }
+
+    fn part_of(&self, frame: &Frame, place: LogPlace) -> Result<Bytes, LogError> {
+        frame.copy(place.start as usize, place.len as usize).ok_or_else(|| self.missing(place))
     }
 
     fn fetch(&self, offset: u64, extent: usize) -> Result<Bytes, LogError> {

@@ -59,12 +59,12 @@ impl Operation for Settle {
                     }
                 });
                 for Extent { start, source, .. } in found {
-                    if let Source::Unlogged { bytes, .. } = source {
+                    if let Source::Unlogged { bytes, own } = source {
                         (bytes_taken, extents) = (bytes_taken + bytes.len(), extents + 1);
                         if extents > 1 && (bytes_taken > BYTES_MAX || extents > EXTENTS_MAX) {
                             return Ok(Some(*record));
                         }
-                        let payload = Payload::Bytes(bytes);
+                        let payload = if own { Payload::Bytes(bytes) } else { Payload::Kept(bytes) };
                         tx.write(DataChange { key, generation: made_in, new: false, start, payload });
                     }
                 }

@@ -104,6 +104,59 @@ async fn what_was_received_in_the_logs_memory_is_kept_where_it_lies() {
 }
 
 #[tokio::test]
+async fn what_is_logged_is_kept_where_it_was_received_too() {
+    let mut rig = rig();
+    rig.config.bypass.write_min = usize::MAX;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let memory = engine.memory();
+    let data = noise(1, 1000 * KIB);
+    let mut body = memory.take(data.len());
+    body.extend_from_slice(&data);
+    let bytes = memory.lend(body);
+    let (place, size) = (bytes.as_ptr(), memory.lent(&bytes).expect("it was lent"));
+    engine.write(&Caller::root(), node, 0, bytes, Stability::File).await.expect("a write");
+    engine.log().request_flush();
+    engine.log().flush_now();
+    assert_eq!(engine.core.log.held(), size);
+    let other = memory.take(data.len());
+    assert_ne!(other.as_ptr(), place, "it is the overlay's");
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    let (engine, lost) = crashed(&rig).await;
+    assert_eq!(lost, []);
+    let node = look(&engine, "file").await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_burst_is_the_logs_until_it_fills() {
+    let mut rig = rig();
+    rig.config.bypass.pressed = Duration::from_secs(10);
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(1, 64 * KIB);
+    let unlogged = || engine.status().unlogged_bytes;
+    unstable(&engine, node, 0, &data).await;
+    assert_eq!(unlogged(), 0);
+    engine.core.closes(true);
+    unstable(&engine, node, 64 << 10, &data).await;
+    assert_eq!(unlogged(), data.len() as u64);
+    engine.core.closes(false);
+    rig.pass(Duration::from_secs(9)).await;
+    unstable(&engine, node, 128 << 10, &data).await;
+    let passed = unlogged();
+    assert!(passed >= data.len() as u64, "it goes on for a while");
+    rig.pass(Duration::from_secs(2)).await;
+    unstable(&engine, node, 192 << 10, &data).await;
+    assert!(unlogged() <= passed);
+    commit(&engine, node).await;
+    for part in 0..4 {
+        assert!(read(&engine, node, part * data.len() as u64, data.len() as u32).await == data);
+    }
+}
+
+#[tokio::test]
 async fn it_is_not_in_the_log_until_a_commit_and_then_survives() {
     let rig = rig();
     let engine = rig.create().await;
