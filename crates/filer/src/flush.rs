@@ -1,6 +1,7 @@
 //! The log's thread: writes and flushes whenever somebody waits for it, and sleeps otherwise.
 //!
-//! - One thread, because flushes of one log follow each other; whoever waits meanwhile shares the next one.
+//! - One thread, because flushes of one log follow each other; whoever waits meanwhile shares the next one. Only for a flush of
+//!   much, another one waits for the disk's writes.
 //! - The wake hook never blocks: it sets a token that the thread takes when it next looks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,19 @@ impl Waker {
     }
 }
 
+/// A thread for as long as a flush of much takes, beside which it costs little.
+fn both(beside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) -> bool {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("log-write".to_owned());
+        // There may be no more threads, but there is a disk.
+        let started = thread.spawn_scoped(scope, beside).is_ok();
+        if started {
+            here();
+        }
+        started
+    })
+}
+
 /// The running thread.
 pub struct Flusher {
     thread: JoinHandle<()>,
@@ -43,7 +57,7 @@ impl Flusher {
                 crate::slice::shorten();
                 while !stopped.load(Ordering::Acquire) {
                     while let Some(job) = log.begin_flush() {
-                        let result = job.run();
+                        let result = job.run_on(both);
                         if let Err(error) = &result {
                             tracing::error!("the log {} failed: {error}", log.name());
                         }

@@ -8,10 +8,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 
 use tarn_base::ids::Position;
 use tarn_base::mutant;
 
+use crate::aligned::Aligned;
 use crate::frame::Frame;
 use crate::log::Log;
 
@@ -22,6 +24,10 @@ const WRITE_MAX: usize = 2 << 20;
 /// Frames kept to be used again: as many small ones as a flush often takes, few large ones.
 const SPARES_SMALL: usize = 64;
 const SPARES_LARGE: usize = 4;
+
+/// Runs the first on another thread while the second runs on this one, and ends when both have; `false` if it has no other
+/// thread, and ran neither.
+pub type Both = fn(&mut (dyn FnMut() + Send), &mut dyn FnMut()) -> bool;
 
 /// Frames on their way to the medium.
 #[must_use = "a flush that is not finished poisons the log"]
@@ -36,26 +42,82 @@ pub struct FlushJob {
 impl FlushJob {
     /// Seals, writes and flushes; blocks as long as the device does.
     pub fn run(&self) -> io::Result<()> {
+        self.run_on(|_, _| false)
+    }
+
+    /// As [`FlushJob::run`], and of much seals the next part while one is written: the disk and the processor take about as long.
+    pub fn run_on(&self, both: Both) -> io::Result<()> {
         let log = &self.log;
         let mut scratch = log.scratch.lock();
-        let mut frames = &self.frames[..];
-        while let Some(first) = frames.first() {
-            // Frames follow each other in the ring without a gap.
-            let (together, len) = together(frames);
-            let sealed = scratch.room(len);
-            let mut rest = &mut *sealed;
-            for frame in &frames[..together] {
-                let (out, after) = rest.split_at_mut(frame.extent() as usize);
-                frame.seal(&log.ring.keys, log.id, log.shard, log.opening, self.durable_end, out);
-                rest = after;
-            }
-            log.ring.write(first.offset, sealed)?;
-            frames = &frames[together..];
+        let much = self.parts().nth(1).is_some();
+        if !much || !self.write_beside(&mut scratch, both)? {
+            self.write_in_turn(&mut scratch[0])?;
         }
         if mutant::on(mutant::LOG_FLUSH_OMITTED) {
             return Ok(());
         }
         log.ring.flush()
+    }
+
+    /// Seals one part, writes it, and so on.
+    fn write_in_turn(&self, scratch: &mut Aligned) -> io::Result<()> {
+        self.parts().try_for_each(|part| self.log.ring.write(part[0].offset, self.seal(part, scratch)))
+    }
+
+    /// Seals here and writes there; `false` if there is no other thread, and nothing was done.
+    fn write_beside(&self, scratch: &mut [Aligned; 2], both: Both) -> io::Result<bool> {
+        let ring = &self.log.ring;
+        let (written, empty) = mpsc::channel();
+        let (sealed, to_write) = mpsc::channel::<(u64, usize, &mut Aligned)>();
+        // Each side is done when it lets go of its ends.
+        let (mut writer, mut sealer) = (Some((to_write, written)), Some((sealed, empty)));
+        let mut result = Ok(());
+        let mut writes = || {
+            let Some((to_write, written)) = writer.take() else { return };
+            result = to_write.iter().try_for_each(|(offset, len, memory)| {
+                ring.write(offset, memory.bytes(len))?;
+                // Nobody waits for the last ones.
+                let _ = written.send(memory);
+                Ok(())
+            });
+        };
+        let mut idle: Vec<&mut Aligned> = scratch.iter_mut().collect();
+        let mut seals = || {
+            let Some((sealed, empty)) = sealer.take() else { return };
+            for part in self.parts() {
+                // An error has ended the writer.
+                let Some(memory) = idle.pop().or_else(|| empty.recv().ok()) else { break };
+                let len = self.seal(part, memory).len();
+                if sealed.send((part[0].offset, len, memory)).is_err() {
+                    break;
+                }
+            }
+        };
+        let ran = both(&mut writes, &mut seals);
+        result.map(|()| ran)
+    }
+
+    /// The frames by what goes to the device in one write.
+    fn parts(&self) -> impl Iterator<Item = &[Arc<Frame>]> {
+        let mut rest = &self.frames[..];
+        std::iter::from_fn(move || {
+            let (part, after) = rest.split_at(together(rest));
+            rest = after;
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
+    /// The frames as they go to the device: they follow each other in the ring without a gap.
+    fn seal<'a>(&self, frames: &[Arc<Frame>], scratch: &'a mut Aligned) -> &'a [u8] {
+        let log = &self.log;
+        let sealed = scratch.room(frames.iter().map(|frame| frame.extent() as usize).sum());
+        let mut rest = &mut *sealed;
+        for frame in frames {
+            let (out, after) = rest.split_at_mut(frame.extent() as usize);
+            frame.seal(&log.ring.keys, log.id, log.shard, log.opening, self.durable_end, out);
+            rest = after;
+        }
+        sealed
     }
 
     /// The last position this makes durable.
@@ -64,17 +126,14 @@ impl FlushJob {
     }
 }
 
-/// How many of `frames` go to the device in one write, and their bytes there: at least one.
-fn together(frames: &[Arc<Frame>]) -> (usize, usize) {
-    let (mut count, mut len) = (0, 0);
-    for frame in frames {
-        let extent = frame.extent() as usize;
-        if count > 0 && len + extent > WRITE_MAX {
-            break;
-        }
-        (count, len) = (count + 1, len + extent);
-    }
-    (count, len)
+/// How many of `frames` go to the device in one write: at least one, if there is one.
+fn together(frames: &[Arc<Frame>]) -> usize {
+    let mut len = 0;
+    let fits = |frame: &&Arc<Frame>| {
+        len += frame.extent() as usize;
+        len <= WRITE_MAX
+    };
+    frames.iter().take_while(fits).count().max(frames.len().min(1))
 }
 
 impl Drop for FlushJob {

@@ -125,8 +125,8 @@ pub struct Log {
     pub(crate) durable: AtomicU64,
     pub(crate) appended: AtomicU64,
     pub(crate) wake: Wake,
-    /// The sealed form of a few frames; only a running flush uses it.
-    pub(crate) scratch: Mutex<Aligned>,
+    /// The sealed form of a few frames, and of the next ones; only a running flush uses it.
+    pub(crate) scratch: Mutex<[Aligned; 2]>,
     /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
     pub(crate) ready: Mutex<Vec<Waiter>>,
     pub(crate) cache: FrameCache,

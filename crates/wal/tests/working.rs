@@ -3,8 +3,8 @@
 mod common;
 
 use bytes::Bytes;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use common::{SMALL, contents, create, master, nobody, poll_once, put, restart};
@@ -121,25 +121,96 @@ fn what_lies_in_the_logs_memory_is_held_there_and_anything_else_is_copied() {
     assert_eq!(log.held(), 0);
 }
 
-#[test]
-fn the_payload_of_an_entry_that_fills_its_frame_can_be_kept() {
-    let log = small();
-    let large = [7; 9000];
-    assert!(log.append(&[b"small"]).unwrap().payload.is_none());
-    assert_eq!(log.held(), 0);
-    let kept = log.append(&[&large]).unwrap().payload.expect("it has a frame to itself");
-    assert!(log.held() >= large.len());
-    let part = kept.slice(100..200);
-    drop(kept);
-    for fill in 0..40 {
-        log.append(&[&[fill; 9000]]).unwrap();
-        log.flush_now();
-        log.trim(log.durable()).unwrap();
+/// Data whose owner is known to be gone.
+fn owned(data: Vec<u8>) -> (Bytes, Weak<Vec<u8>>) {
+    struct Owner(Arc<Vec<u8>>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
     }
-    assert_eq!(part[..], large[..100], "its memory was not used again");
-    assert!(log.held() >= large.len());
-    drop(part);
-    assert_eq!(log.held(), 0);
+    let data = Arc::new(data);
+    let weak = Arc::downgrade(&data);
+    (Bytes::from_owner(Owner(data)), weak)
+}
+
+#[test]
+fn large_data_stays_where_it_lies_until_it_is_on_the_medium() {
+    let device: Arc<dyn LogDevice> = Arc::new(MemDevice::new(8192 + (1 << 20)));
+    create(device.clone()).unwrap();
+    let (_, log) = restart(device.clone(), SMALL).unwrap();
+    let before = log.append(&[b"before"]).unwrap();
+    let ((one, first), (two, second)) = (owned(vec![1; 9000]), owned(vec![2; 70_000]));
+    let whole = [&b"head"[..], &one, &two].concat();
+    let large = log.append_before(4, |_, out| out.extend_from_slice(b"head"), vec![one, two]).unwrap();
+    let after = log.append(&[b"after"]).unwrap();
+    assert_eq!(large.place.len as usize, whole.len());
+    assert!(before.place.frame < large.place.frame && large.place.frame < after.place.frame);
+    let part = |start: u32, len: u32| LogPlace { start: large.place.start + start, len, ..large.place };
+    let reads_back = || {
+        assert!(log.read(large.place).unwrap()[..] == whole);
+        for (start, len) in [(0, 4), (2, 10), (4, 9000), (9000, 8), (9004, 70_000), (79_000, 4)] {
+            assert!(log.read(part(start, len)).unwrap()[..] == whole[start as usize..(start + len) as usize]);
+        }
+        assert!(log.read(part(79_000, 5)).is_err());
+    };
+    reads_back();
+    assert!(first.upgrade().is_some() && second.upgrade().is_some());
+    log.request_flush();
+    log.flush_now();
+    assert!(first.upgrade().is_none() && second.upgrade().is_none(), "nobody needs them any more");
+    reads_back();
+    let entries = contents(device).unwrap();
+    let payloads: Vec<&[u8]> = entries.iter().map(|(_, payload)| &payload[..]).collect();
+    assert!(payloads == [b"before", &whole[..], b"after"]);
+    // What cannot be taken is the caller's still.
+    let (data, weak) = owned(vec![3; 2 << 20]);
+    assert!(matches!(log.append_before(0, |_, _| {}, vec![data]), Err(LogError::Full)));
+    assert!(weak.upgrade().is_none());
+}
+
+fn both(beside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) -> bool {
+    std::thread::scope(|scope| {
+        scope.spawn(beside);
+        here();
+        true
+    })
+}
+
+#[test]
+fn what_takes_several_writes_is_sealed_beside_them_and_fails_with_any() {
+    let content = |round: usize| Bytes::from(vec![round as u8; (1 << 20) + round]);
+    let disk = FaultyDisk::new(16 << 20, 1);
+    create(disk.device()).unwrap();
+    let (_, log) = restart(disk.device(), LogOptions::default()).unwrap();
+    let append = |round| log.append_before(0, |_, _| {}, vec![content(round)]).unwrap();
+    let places: Vec<LogPlace> = (0..5).map(|round| append(round).place).collect();
+    log.request_flush();
+    let before = disk.operations();
+    let flush = |log: &Arc<Log>| {
+        let job = log.begin_flush().expect("it is due");
+        let result = job.run_on(both);
+        log.finish_flush(job, result);
+    };
+    flush(&log);
+    assert_eq!(disk.operations() - before, 6, "five writes and a flush");
+    assert_eq!(log.durable(), log.appended());
+    for (round, place) in places.iter().enumerate() {
+        assert!(log.read(*place).unwrap() == content(round));
+    }
+    disk.crash();
+    let (entries, log) = restart(disk.device(), LogOptions::default()).unwrap();
+    assert!(entries.iter().enumerate().all(|(round, (_, payload))| *payload == content(round)));
+    assert_eq!(entries.len(), 5);
+    let durable = log.durable();
+    (5..9).for_each(|round| {
+        log.append_before(0, |_, _| {}, vec![content(round)]).unwrap();
+    });
+    log.request_flush();
+    disk.fail_next_write();
+    flush(&log);
+    assert!(log.poisoned().is_some());
+    assert_eq!(log.durable(), durable);
 }
 
 #[test]
