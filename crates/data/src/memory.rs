@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tarn_base::memory::Spares;
+use tarn_base::memory::{Spares, in_large_pages};
 
 /// What the block size of any disk divides.
 const ALIGN: usize = 4096;
@@ -22,7 +22,11 @@ impl SegmentMemory {
     pub(crate) fn take(&self, capacity: usize) -> Buffer {
         let old = self.0.lock().take();
         let mut bytes = old.unwrap_or_default();
-        bytes.reserve_exact((capacity + ALIGN).saturating_sub(bytes.len()));
+        let missing = (capacity + ALIGN).saturating_sub(bytes.len());
+        if bytes.capacity() - bytes.len() < missing {
+            bytes.reserve_exact(missing);
+            in_large_pages(&mut bytes);
+        }
         let begin = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
         Buffer { bytes, begin, end: begin, memory: self.clone() }
     }

@@ -2,10 +2,15 @@
 //!
 //! - It is taken once and used again.
 
+use tarn_base::memory::in_large_pages;
+
 use crate::format::BLOCK;
 
 /// What the block size of any disk divides.
 pub(crate) const ALIGN: usize = BLOCK as usize;
+
+/// A large page. What takes a quarter of one or more is given whole ones.
+const LARGE: usize = 2 << 20;
 
 /// Bytes whose first one lies at a multiple of [`ALIGN`].
 #[derive(Debug, Default)]
@@ -14,8 +19,11 @@ pub(crate) struct Aligned(Vec<u8>);
 impl Aligned {
     /// `len` bytes to be written over; what they hold is of no use.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
-        if self.0.len() < len + ALIGN {
-            self.0 = vec![0; len + ALIGN];
+        if self.0.len() < len + self.align() {
+            let size = if len < LARGE / 4 { len + ALIGN } else { len.next_multiple_of(LARGE) + LARGE };
+            self.0 = Vec::with_capacity(size);
+            in_large_pages(&mut self.0);
+            self.0.resize(size, 0);
         }
         let begin = self.begin();
         &mut self.0[begin..begin + len]
@@ -28,7 +36,11 @@ impl Aligned {
     }
 
     fn begin(&self) -> usize {
-        self.0.as_ptr().align_offset(ALIGN)
+        self.0.as_ptr().align_offset(self.align())
+    }
+
+    fn align(&self) -> usize {
+        if self.0.len() > LARGE { LARGE } else { ALIGN }
     }
 }
 
