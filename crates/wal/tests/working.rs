@@ -144,6 +144,8 @@ fn large_data_stays_where_it_lies_until_it_is_on_the_medium() {
     let whole = [&b"head"[..], &one, &two].concat();
     let large = log.append_before(4, |_, out| out.extend_from_slice(b"head"), vec![one, two]).unwrap();
     let after = log.append(&[b"after"]).unwrap();
+    let alone = log.append_before(0, |_, _| {}, vec![Bytes::from_static(b"little")]).unwrap();
+    assert!(after.place.frame < alone.place.frame);
     assert_eq!(large.place.len as usize, whole.len());
     assert!(before.place.frame < large.place.frame && large.place.frame < after.place.frame);
     let part = |start: u32, len: u32| LogPlace { start: large.place.start + start, len, ..large.place };
@@ -162,10 +164,10 @@ fn large_data_stays_where_it_lies_until_it_is_on_the_medium() {
     reads_back();
     let entries = contents(device).unwrap();
     let payloads: Vec<&[u8]> = entries.iter().map(|(_, payload)| &payload[..]).collect();
-    assert!(payloads == [b"before", &whole[..], b"after"]);
-    // What cannot be taken is the caller's still.
+    assert!(payloads == [b"before", &whole[..], b"after", b"little"]);
+    // What is refused is not kept.
     let (data, weak) = owned(vec![3; 2 << 20]);
-    assert!(matches!(log.append_before(0, |_, _| {}, vec![data]), Err(LogError::Full)));
+    assert!(matches!(log.append_before(0, |_, _| {}, vec![data]), Err(LogError::Busy)));
     assert!(weak.upgrade().is_none());
 }
 
