@@ -36,10 +36,13 @@ impl Core {
 
     /// Whether anything may pass the log by at present.
     pub fn has_bypass(&self) -> bool {
+        let memory = self.overlay_ram_bytes();
+        // What memory will not hold would be read back from the log.
+        let outlasts = || memory > self.config.spills_at() / 2 || self.was_pressed(self.config.bypass.pressed);
         self.brake.speed() >= self.config.bypass.speed_min
-            && self.was_pressed(self.config.bypass.pressed)
+            && outlasts()
             && !self.checkpoint_fails()
-            && !self.config.spills(self.overlay_ram_bytes())
+            && !self.config.spills(memory)
     }
 
     /// Brings all data of a file that has passed the log by into the log, or sees it into the store. It is durable once

@@ -34,7 +34,9 @@ pub struct Bypass {
     pub after: u64,
     /// Bytes a second that checkpoints take, at least: for a slower store the log is what takes a burst in.
     pub speed_min: u64,
-    /// Only for so long after a generation closed because of the log or its memory: a burst that ends before is what the log is for.
+    /// Only while a generation that closed because the log was filling, or the memory of such data, is not in the store yet and for
+    /// so long after it closed, or while half of the memory is taken beyond which data stays in the log: a burst that ends before
+    /// is what the log is for.
     pub pressed: Duration,
 }
 
@@ -67,6 +69,9 @@ pub struct Config {
     /// A generation closes when of the log that any change may use so much is taken, in percent.
     pub log_fill_percent: u8,
     pub bypass: Bypass,
+    /// Data of so many bytes is kept where it was received, and is not copied into the log's frames: front ends receive messages
+    /// from about this size on in memory for that.
+    pub kept_min: usize,
     /// Size at which a segment is closed, bytes (4 to 32 MiB): large enough to be cheap to PUT, small enough to
     /// be rewritten.
     pub segment_bytes: u32,
@@ -98,6 +103,7 @@ impl Default for Config {
             generation_keys: 200_000,
             log_fill_percent: 40,
             bypass: Bypass::default(),
+            kept_min: 128 << 10,
             segment_bytes: 16 << 20,
             hold: Duration::from_secs(15 * 60),
             missing: Duration::from_secs(10 * 60),

@@ -307,14 +307,16 @@ impl Core {
         }
     }
 
-    /// Whether one closed so less than `ago` ago; any time ago, and if none did, for [`Duration::MAX`].
+    /// Whether one that closed so is not in the store yet, or closed less than `ago` ago; for [`Duration::MAX`] in any case.
     pub fn was_pressed(&self, ago: Duration) -> bool {
         let at = match self.pressed_at.load(Ordering::Relaxed) {
             _ if ago == Duration::MAX => return true,
             0 => return false,
             at => Duration::from_millis(at),
         };
-        self.world.clock.steady().saturating_sub(at) < ago
+        let is_there =
+            || self.log_pressed.load(Ordering::Relaxed) && self.stack.with(|stack| stack.generations.len() > 1);
+        self.world.clock.steady().saturating_sub(at) < ago || is_there()
     }
 
     fn log_holds(&self, percent: u8) -> bool {

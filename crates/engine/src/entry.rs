@@ -34,10 +34,6 @@ pub struct DataChange {
     pub payload: Payload,
 }
 
-/// Data of so many bytes is kept where it was received, and is not copied into the log's frames: front ends receive messages from
-/// about this size on in memory for that.
-pub const KEPT_LEAST: usize = 128 << 10;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Bytes(Bytes),

@@ -14,7 +14,7 @@ use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
 use crate::core::Core;
-use crate::entry::{Entry, KEPT_LEAST, Payload, SessionChange};
+use crate::entry::{Entry, Payload, SessionChange};
 use crate::hold::Held;
 use crate::once::Enter;
 use crate::overlay::{Extent, Generation, OverlayValue, Source};
@@ -370,7 +370,7 @@ impl Core {
         }
         let mut encoded = entry.encode();
         let head = encoded.head.len();
-        let apart = !reserved && entry.is_kept() && entry.data_len() >= KEPT_LEAST;
+        let apart = !reserved && entry.is_kept() && entry.data_len() >= self.config.kept_min;
         let write = |position: Position, out: &mut Vec<u8>| {
             encoded.stamp(position);
             out.extend_from_slice(&encoded.head);

@@ -1,7 +1,7 @@
-//! A frame in memory: entries in plaintext until the flush that writes them is over, and as long as somebody keeps them.
+//! A frame in memory: entries in plaintext until the flush that writes them is over.
 //!
 //! - The plaintext is not touched by sealing, so entries can be read back while their frame is being written.
-//! - Buffers are used again: in steady state a flush allocates nothing.
+//! - Buffers are used again: in steady state a flush of small entries allocates nothing.
 //! - The data of a large entry, which has its frame to itself, is not copied into it.
 
 use bytes::Bytes;

@@ -176,7 +176,7 @@ impl Log {
             durable: AtomicU64::new(beginning.last.0),
             appended: AtomicU64::new(beginning.last.0),
             wake,
-            scratch: Mutex::default(),
+            scratch: Mutex::new([Aligned::large(), Aligned::large()]),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
             reading: Reading::default(),
@@ -239,7 +239,7 @@ impl Log {
         self.state.lock().buffered
     }
 
-    /// Memory of frames. What is received in it is held where it lies ([`Log::hold`](Log::hold)).
+    /// Memory of large data. What is received in it is held where it lies ([`Log::hold`](Log::hold)).
     pub fn memory(&self) -> &Memory {
         &self.pool.memory
     }

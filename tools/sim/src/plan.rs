@@ -130,6 +130,8 @@ pub struct Plan {
     pub hold: Duration,
     /// Which UNSTABLE writes pass the log by.
     pub bypass: Bypass,
+    /// From which size on data is kept where it was received.
+    pub kept_min: usize,
 }
 
 impl Plan {
@@ -156,6 +158,7 @@ impl Plan {
             segment_bytes: *chance.pick(&[16 << 10, 64 << 10, 256 << 10]),
             hold: Duration::from_millis(*chance.pick(&[0, 500, 20_000, 900_000])),
             bypass: bypass(&mut Chance::new(seed, "bypass")),
+            kept_min: *Chance::new(seed, "kept").pick(&[1, 4096, 128 << 10]),
         }
     }
 
@@ -170,6 +173,7 @@ impl Plan {
             segment_bytes: self.segment_bytes,
             hold: self.hold,
             bypass: self.bypass,
+            kept_min: self.kept_min,
             // Clocks jump, and a deleted volume must not vanish for that.
             volume_keep: Duration::from_secs(10 * 365 * 24 * 3600),
             ..Config::default()

@@ -9,7 +9,7 @@ use tarn_vfs::{Before, Caller, Change, Effect, Errno, IO_SIZE_MAX, Node, Stabili
 use super::data::{self, records_of};
 use super::read::Read;
 use crate::core::{Core, LARGE};
-use crate::entry::{KEPT_LEAST, Payload};
+use crate::entry::Payload;
 use crate::hold::Held;
 use crate::run::{Operation, refuse};
 use crate::stripes::LockSet;
@@ -106,7 +106,7 @@ impl Write {
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
         let unstable = self.stability == Stability::Unstable;
         let unlogged = unstable && tx.core.bypasses(&volume, self.node.ino, self.data.len());
-        let kept = (unlogged || self.data.len() >= KEPT_LEAST).then(|| tx.core.log.hold(&self.data));
+        let kept = (unlogged || self.data.len() >= tx.core.config.kept_min).then(|| tx.core.log.hold(&self.data));
         let mut taken = 0;
         for (record, start, end) in records_of(inode.record_bits, self.offset, len) {
             let part = (end - start) as usize;

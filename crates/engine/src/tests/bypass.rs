@@ -157,6 +157,39 @@ async fn a_burst_is_the_logs_until_it_fills() {
 }
 
 #[tokio::test]
+async fn a_burst_that_outlasts_a_checkpoint_or_memory_passes_the_log_by() {
+    let mut rig = rig();
+    rig.config.bypass.pressed = Duration::from_secs(10);
+    let stuck = stuck_at_will(&mut rig);
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(1, 64 * KIB);
+    let unlogged = || engine.status().unlogged_bytes;
+    stuck.store(true, Ordering::Relaxed);
+    unstable(&engine, node, 0, &data).await;
+    engine.core.closes(true);
+    close_generation(&engine).await;
+    rig.pass(Duration::from_secs(60)).await;
+    assert_eq!(unlogged(), 0);
+    unstable(&engine, node, 64 << 10, &data).await;
+    assert_eq!(unlogged(), data.len() as u64, "the generation that was pressed is still there");
+    stuck.store(false, Ordering::Relaxed);
+    rig.crash();
+
+    let mut rig = self::rig();
+    rig.config.bypass.pressed = Duration::from_secs(10);
+    rig.config.overlay_bytes = 1 << 20;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let unlogged = || engine.status().unlogged_bytes;
+    for part in 0..10 {
+        unstable(&engine, node, part << 16, &data).await;
+    }
+    let passed = unlogged();
+    assert!((1..=6 * data.len() as u64).contains(&passed), "{passed}: of half of what memory takes on");
+}
+
+#[tokio::test]
 async fn it_is_not_in_the_log_until_a_commit_and_then_survives() {
     let rig = rig();
     let engine = rig.create().await;

@@ -74,7 +74,7 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
         ("log_unlogged_bytes", "UNSTABLE data that is neither in it nor in the store", log.unlogged_bytes),
         ("log_poisoned", "1 if the log's device has failed", u64::from(log.poisoned.is_some())),
         ("overlay_bytes", "Memory of changes that the store does not hold yet", overlay.bytes),
-        ("overlay_kept_log_bytes", "Memory of the log's frames kept for these changes", overlay.kept_log_bytes),
+        ("overlay_kept_log_bytes", "Memory that messages came in, kept for these changes", overlay.kept_log_bytes),
         ("overlay_keys", "Changes that the store does not hold yet", overlay.keys),
         ("overlay_generations", "Generations of changes, the open one included", overlay.generations),
         ("checkpoint_failing", "1 if the last checkpoint failed", u64::from(checkpoint.failing.is_some())),
