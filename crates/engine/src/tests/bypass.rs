@@ -62,6 +62,15 @@ async fn crashed(rig: &Rig) -> (Arc<Engine>, Vec<LostData>) {
     (engine, report.lost)
 }
 
+/// A crash takes nothing of the file, which is `data`.
+async fn survives(rig: &Rig, data: &[u8]) {
+    let (engine, lost) = crashed(rig).await;
+    assert_eq!(lost, []);
+    let node = look(&engine, "file").await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
 #[tokio::test]
 async fn what_was_received_in_the_logs_memory_is_kept_where_it_lies() {
     let rig = rig();
@@ -122,11 +131,7 @@ async fn what_is_logged_is_kept_where_it_was_received_too() {
     let other = memory.take(data.len());
     assert_ne!(other.as_ptr(), place, "it is the overlay's");
     assert!(read(&engine, node, 0, data.len() as u32).await == data);
-    let (engine, lost) = crashed(&rig).await;
-    assert_eq!(lost, []);
-    let node = look(&engine, "file").await;
-    assert!(read(&engine, node, 0, data.len() as u32).await == data);
-    clean(&engine).await;
+    survives(&rig, &data).await;
 }
 
 #[tokio::test]
@@ -208,11 +213,7 @@ async fn it_is_not_in_the_log_until_a_commit_and_then_survives() {
     let used = status.log_used;
     commit(&engine, node).await;
     assert_eq!(engine.status().log_used, used, "there is nothing more to bring");
-    let (engine, lost) = crashed(&rig).await;
-    assert_eq!(lost, []);
-    let node = look(&engine, "file").await;
-    assert!(read(&engine, node, 0, data.len() as u32).await == data);
-    clean(&engine).await;
+    survives(&rig, &data).await;
 }
 
 #[tokio::test]
