@@ -197,6 +197,11 @@ impl Running {
 }
 
 impl Servers {
+    /// Goes on in a network of their own, if they are all that is measured.
+    fn enter(&self) -> Outcome<()> {
+        if self.ganesha.is_empty() { space::enter_network() } else { space::enter() }
+    }
+
     /// Starts what was asked for; Tarn first.
     fn start(&self) -> Outcome<Running> {
         if !self.ganesha.is_empty() {
@@ -235,6 +240,9 @@ fn clean(sites: Vec<Site>) -> Outcome<()> {
 }
 
 fn meta(arguments: &Meta) -> Outcome<()> {
+    if arguments.target.is_empty() {
+        arguments.servers.enter()?;
+    }
     let running = arguments.servers.start()?;
     let mut targets: Vec<Target> = running.targets().collect();
     for (index, text) in arguments.target.iter().enumerate() {
@@ -251,7 +259,7 @@ fn meta(arguments: &Meta) -> Outcome<()> {
     for site in &sites {
         println!("{}: durable: {}", site.target.name, site.target.durability);
     }
-    println!("load average {:.2}", machine::load_average());
+    println!("{}; load average {:.2}", machine::tcp(), machine::load_average());
     measured.and(clean(sites))
 }
 
@@ -276,6 +284,7 @@ fn meta_rows(arguments: &Meta, sites: &mut [Site]) -> Outcome<()> {
 }
 
 fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcome<()> {
+    servers.enter()?;
     let before = machine::load_average();
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
@@ -300,6 +309,7 @@ fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcom
 
 fn fair(servers: &Servers, beside: &[Beside], seconds: f64, rounds: usize) -> Outcome<()> {
     let binary = servers.tarn.as_deref().ok_or("which Tarn? give --tarn BINARY")?;
+    servers.enter()?;
     let running = Servers { tarn: None, ..servers.clone() }.start()?;
     let beside = if beside.is_empty() { &Beside::ALL } else { beside };
     let length = Duration::from_secs_f64(seconds.clamp(1.0, 3600.0));
@@ -313,7 +323,7 @@ fn fair(servers: &Servers, beside: &[Beside], seconds: f64, rounds: usize) -> Ou
         measured.extend(fair_round(place, binary, beside, length)?);
     }
     let (text, within) = fairness::report::whole(&measured);
-    println!("{text}load average {:.2}", machine::load_average());
+    println!("{text}{}; load average {:.2}", machine::tcp(), machine::load_average());
     let most = (fairness::GETATTR_P99_MAX.as_millis(), fairness::WRITE_P99_MAX.as_millis());
     if within {
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Processor, cores, memory, kernel.
+/// Processor, cores, memory, kernel, how TCP is paced.
 pub fn describe() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let value = |text: &str, name: &str| -> Option<String> {
@@ -18,7 +18,13 @@ pub fn describe() -> String {
         .map_or_else(|| "unknown".to_owned(), |kib| format!("{:.0} GiB", kib as f64 / (1 << 20) as f64));
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
     let kind = if virtual_machine { "virtual machine" } else { "machine" };
-    format!("{kind}, {model}, {count} cores, {memory} of memory, Linux {kernel}")
+    format!("{kind}, {model}, {count} cores, {memory} of memory, Linux {kernel}, {}", tcp())
+}
+
+/// TCP's congestion control, which the connections of this network have.
+pub fn tcp() -> String {
+    let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    format!("TCP {}", name.as_deref().map_or("unknown", str::trim))
 }
 
 /// Mean number of tasks that ran or wanted to, over the last minute.

@@ -16,6 +16,7 @@ pub mod stream;
 pub mod watch;
 
 use crate::Outcome;
+use crate::servers::space;
 use clap::{Args, Subcommand};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -87,6 +88,7 @@ fn shape(text: &str) -> Result<(usize, usize), String> {
 }
 
 pub fn run(command: &Command) -> Outcome<()> {
+    space::enter_network()?;
     match command {
         Command::Files(files) => files.run(),
         Command::Directory(directory) => directory.run(),

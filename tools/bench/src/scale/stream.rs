@@ -80,7 +80,7 @@ impl Stream {
             of(|round| round.seen.process_us),
             of(|round| round.seen.core_us),
         );
-        println!("load average {:.2}", machine::load_average());
+        println!("{}; load average {:.2}", machine::tcp(), machine::load_average());
         Ok(())
     }
 

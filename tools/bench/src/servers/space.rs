@@ -1,27 +1,46 @@
-//! A network and a mount table of the measurement's own, so that Ganesha's port mapper meets no other.
+//! A network of the measurement's own, and for Ganesha a mount table, so that its port mapper meets no other.
 //!
 //! - The program runs itself again inside; what it starts there ends with it, and the machine's own ports, /run and
-//!   /var/lib/nfs are not touched. Needs root, unshare, mount and ip.
+//!   /var/lib/nfs are not touched. Needs root, unshare and ip, and mount for the mount table.
+//! - TCP's congestion control is cubic there, whatever the machine's is: one that paces, such as bbr, measures itself on a
+//!   loopback, whose round trip takes microseconds.
 
 use crate::Outcome;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Set inside.
 const INSIDE: &str = "TARN_BENCH_SPACE";
 
-const PREPARE: &str = "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && \
-    mkdir -p /var/lib/nfs && mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs/ganesha && \
-    ip link set lo up && exec \"$0\" \"$@\"";
+const NETWORK: &str = "ip link set lo up && \
+    { echo cubic > /proc/sys/net/ipv4/tcp_congestion_control; exec \"$0\" \"$@\"; }";
 
-/// Goes on only inside.
+const MOUNTS: &str = "mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha && \
+    mkdir -p /var/lib/nfs && mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs/ganesha";
+
+/// Goes on only inside, with both.
 pub fn enter() -> Outcome<()> {
+    run_inside(&["--net", "--mount"], &format!("{MOUNTS} && {NETWORK}"))
+}
+
+/// Goes on inside, with a network, if it may have one; else where it is.
+pub fn enter_network() -> Outcome<()> {
+    let mut probe = Command::new("unshare");
+    probe.args(["--net", "--", "ip", "link", "set", "lo", "up"]).stdout(Stdio::null()).stderr(Stdio::null());
+    match probe.status() {
+        Ok(status) if status.success() => run_inside(&["--net"], NETWORK),
+        _ => Ok(()),
+    }
+}
+
+fn run_inside(unshared: &[&str], prepare: &str) -> Outcome<()> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(());
     }
     let program = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
     let error = Command::new("unshare")
-        .args(["--net", "--mount", "--", "sh", "-c", PREPARE])
+        .args(unshared)
+        .args(["--", "sh", "-c", prepare])
         .arg(program)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "1")
