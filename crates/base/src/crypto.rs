@@ -129,6 +129,29 @@ impl Cipher {
         tag
     }
 
+    /// Encrypts `head` and what follows it, `data`, into `out`, which is longer by what a tag takes, and gives the tag; it lies in
+    /// those last bytes too.
+    pub fn seal_joined(
+        &self,
+        nonce: [u8; NONCE_SIZE],
+        aad: &[u8],
+        head: &[u8],
+        data: &[u8],
+        out: &mut [u8],
+    ) -> [u8; TAG_SIZE] {
+        let (sealed_head, rest) = out.split_at_mut(head.len());
+        if let Library::Wide(key) = &self.0 {
+            let (nonce, aad) = (aead::Nonce::assume_unique_for_key(nonce), aead::Aad::from(aad));
+            key.seal_out_of_place_scatter(nonce, aad, head, sealed_head, data, rest).expect(SEALS);
+            return *rest.last_chunk().expect(SEALS);
+        }
+        sealed_head.copy_from_slice(head);
+        rest[..data.len()].copy_from_slice(data);
+        let (sealed, place) = out.split_last_chunk_mut::<TAG_SIZE>().expect(SEALS);
+        *place = self.seal_in_place(nonce, aad, sealed);
+        *place
+    }
+
     /// Decrypts `data` into `out`, which is as long; on an error `out` holds nothing of use.
     pub fn open_to(
         &self,
@@ -240,6 +263,12 @@ mod tests {
                 let mut apart = vec![0; len];
                 let tag = cipher.seal_apart(nonce(3, len as u64), aad, &plain, &mut apart);
                 assert_eq!([&apart[..], &tag].concat(), out[3..]);
+                for head in [0, 1, 21, len] {
+                    let Some((head, data)) = plain.split_at_checked(head) else { continue };
+                    let mut joined = vec![0; len + TAG_SIZE];
+                    let tag = cipher.seal_joined(nonce(3, len as u64), aad, head, data, &mut joined);
+                    assert_eq!((&joined[..], tag), (&out[3..], *joined.last_chunk().unwrap()));
+                }
                 out.split_off(3)
             });
             assert_eq!(sealed[0], sealed[1], "{len}");

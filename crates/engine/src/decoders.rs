@@ -319,7 +319,7 @@ fn entry_samples() -> Vec<Vec<u8>> {
         Entry { usage: usage.clone(), keys: keys.clone(), ..Entry::default() },
         Entry { data: data.clone(), ..Entry::default() },
         Entry { session: session.clone(), ..Entry::default() },
-        Entry { usage, keys, discards, session, closes: true, data },
+        Entry { usage, keys, discards, session, closes: true, data, whole: Bytes::new() },
     ];
     entries.iter().map(|entry| entry_bytes(entry).to_vec()).collect()
 }

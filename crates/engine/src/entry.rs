@@ -88,6 +88,8 @@ pub struct Entry {
     /// The open generation ends with this entry.
     pub closes: bool,
     pub data: Vec<DataChange>,
+    /// What data was cut from: it can be handed on in one piece, if it is all of it, in order. Not part of what is encoded.
+    pub whole: Bytes,
 }
 
 /// An encoded entry before it has its position: all but the data, which follows it.
@@ -131,6 +133,22 @@ impl Entry {
     /// The data that follows the head, in order.
     pub fn logged(&self) -> impl Iterator<Item = &Bytes> {
         self.data.iter().filter_map(|change| change.payload.logged())
+    }
+
+    /// As [`Entry::logged`], in as few pieces as are known.
+    pub fn pieces(&self) -> Vec<Bytes> {
+        let mut rest = &self.whole[..];
+        let next = |part: &Bytes| match rest.split_at_checked(part.len()) {
+            Some((same, after)) if std::ptr::eq(same, &part[..]) => {
+                rest = after;
+                true
+            }
+            _ => false,
+        };
+        if !self.whole.is_empty() && self.logged().all(next) && rest.is_empty() {
+            return vec![self.whole.clone()];
+        }
+        self.logged().cloned().collect()
     }
 
     /// Whether some of it is in memory that may be kept.
@@ -338,6 +356,7 @@ mod tests {
                     payload: Payload::Lost(4096),
                 },
             ],
+            whole: Bytes::new(),
         };
         let mut encoded = entry.encode();
         encoded.stamp(Position(0x55));
@@ -356,6 +375,25 @@ mod tests {
             assert!(Entry::decode(&Bytes::copy_from_slice(&bytes[..len])).is_err());
         }
     }
+    #[test]
+    fn what_was_cut_in_order_is_handed_on_in_one_piece() {
+        let whole = Bytes::from(vec![7; 100]);
+        let cut = |range| Payload::Kept(whole.slice(range));
+        let pieces = |payloads: Vec<Payload>| {
+            let change =
+                |payload| DataChange { key: (VolumeId(1), Ino(5), 0), generation: 2, new: true, start: 0, payload };
+            let data = payloads.into_iter().map(change).collect();
+            Entry { data, whole: whole.clone(), ..Entry::default() }.pieces()
+        };
+        assert_eq!(pieces(vec![cut(0..60), Payload::Zero(5), cut(60..100)]), std::slice::from_ref(&whole));
+        assert_eq!(pieces(vec![cut(60..100), cut(0..60)]), [whole.slice(60..), whole.slice(..60)]);
+        assert_eq!(pieces(vec![cut(0..60)]), [whole.slice(..60)]);
+        assert_eq!(pieces(vec![cut(0..60), cut(60..100), cut(0..60)]).len(), 3);
+        assert_eq!(pieces(vec![Payload::Kept(vec![7; 100].into())]).len(), 1);
+        assert!(pieces(vec![]).is_empty());
+        assert!(Entry::default().pieces().is_empty());
+    }
+
     #[test]
     fn a_discard_that_ends_before_it_begins_is_refused() {
         let discard = |records| Entry { discards: vec![(VolumeId(1), Ino(5), records)], ..Entry::default() };

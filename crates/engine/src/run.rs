@@ -379,7 +379,7 @@ impl Core {
             }
         };
         let appended = match (apart, reserved) {
-            (true, _) => self.log.append_before(head, write, entry.logged().cloned().collect())?,
+            (true, _) => self.log.append_before(head, write, entry.pieces())?,
             (false, true) => self.log.append_reserved(head + entry.data_len(), write)?,
             (false, false) => self.log.append_with(head + entry.data_len(), write)?,
         };

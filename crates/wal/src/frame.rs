@@ -104,7 +104,6 @@ impl Frame {
     /// zeros up to a block.
     pub fn seal(&self, keys: &LogKeys, id: Uuid, shard: u32, opening: u32, durable: u64, out: &mut [u8]) {
         let (head, rest) = out.split_first_chunk_mut::<FRAME_HEADER>().expect("an extent has room for a header");
-        let (body, padding) = rest.split_at_mut(self.len);
         let mut header = FrameHeader {
             id,
             shard,
@@ -117,8 +116,22 @@ impl Frame {
             body_crc: 0,
             tag: [0; TAG_SIZE],
         };
-        header.tag = match &self.data[..] {
-            [] => keys.frames.seal_apart(header.nonce(), &header.bare(), &self.body[..self.len], body),
+        header.tag = self.seal_body(keys, &header, rest);
+        let (body, padding) = rest.split_at_mut(self.len);
+        header.body_crc = crc32c(body);
+        header.encode(head);
+        padding.fill(0);
+    }
+    /// Seals into the first bytes of `out`; what follows them may be overwritten.
+    fn seal_body(&self, keys: &LogKeys, header: &FrameHeader, out: &mut [u8]) -> [u8; TAG_SIZE] {
+        let (nonce, bare) = (header.nonce(), header.bare());
+        let (body, padding) = out.split_at_mut(self.len);
+        match &self.data[..] {
+            [] => keys.frames.seal_apart(nonce, &bare, &self.body[..self.len], body),
+            [data] if padding.len() >= TAG_SIZE => {
+                let head = &self.body[..self.len - data.len()];
+                keys.frames.seal_joined(nonce, &bare, head, data, &mut out[..self.len + TAG_SIZE])
+            }
             _ => {
                 let mut rest = &mut *body;
                 for part in self.parts() {
@@ -126,11 +139,8 @@ impl Frame {
                     place.copy_from_slice(part);
                     rest = after;
                 }
-                keys.frames.seal_in_place(header.nonce(), &header.bare(), body)
+                keys.frames.seal_in_place(nonce, &bare, body)
             }
-        };
-        header.body_crc = crc32c(body);
-        header.encode(head);
-        padding.fill(0);
+        }
     }
 }
