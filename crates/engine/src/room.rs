@@ -1,9 +1,10 @@
 //! Room for large changes: what keeps one client's stream from standing before everybody's small changes.
 //!
-//! - What waits for the medium is bounded, so that whoever waits for a flush waits for few bytes of others.
+//! - What waits to be written is bounded, so that whoever waits for a flush waits for few bytes of others: for those of a
+//!   flush that runs, as many at most, and of the next.
 //! - A log that fills holds them back ([`crate::brake`]), their bytes still in the client's connection.
 //! - A log that is full is the change's own to wait for, and to be refused by.
-//! - Nobody waits for ever: after the time that a change may wait for the log, the change itself is tried.
+//! - First come, first let in.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use tarn_vfs::{Answer, Done};
 
 use crate::core::Core;
 
-/// Bytes that wait for the medium beyond which large changes wait too: two flushes of this take some ten milliseconds.
-const BUFFERED_MAX: usize = 4 << 20;
+/// Bytes that wait to be written beyond which large changes wait too: two flushes of this take some ten milliseconds.
+const BUFFERED_MAX: usize = (8 << 20) + (64 << 10);
 
 impl Core {
     /// Ready when a change of `bytes` may come, or has waited long enough.
@@ -32,18 +33,11 @@ impl Core {
     }
 
     fn is_crowded(&self, bytes: usize) -> bool {
-        self.log.buffered() + bytes > BUFFERED_MAX
+        !self.log.has_room(bytes, BUFFERED_MAX)
     }
 
     pub(crate) async fn wait_for_room(&self, bytes: usize) {
-        let clock = &self.world.clock;
-        let until = clock.steady() + self.config.log_wait;
-        while clock.steady() < until && self.log.poisoned().is_none() {
-            if !self.is_crowded(bytes) || self.log.appended() <= self.log.durable() {
-                return;
-            }
-            // An error is the change's to hear.
-            let _ = self.log.wait(self.log.flushing()).await;
-        }
+        // An error is the change's to hear.
+        let _ = self.log.wait_for_room(bytes, BUFFERED_MAX).await;
     }
 }

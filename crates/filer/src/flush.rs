@@ -1,13 +1,14 @@
 //! The log's thread: writes and flushes whenever somebody waits for it, and sleeps otherwise.
 //!
-//! - One thread, because flushes of one log follow each other; whoever waits meanwhile shares the next one. Only for a flush of
-//!   much, another one waits for the disk's writes.
+//! - One thread, because flushes of one log follow each other; whoever waits meanwhile shares the next one. Of a flush of much,
+//!   two others wait for the disk's writes.
 //! - The wake hook never blocks: it sets a token that the thread takes when it next looks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{JoinHandle, Thread};
 
+use parking_lot::Mutex;
 use tarn_wal::{Log, Wake};
 
 use crate::exit::{Outcome, Stop};
@@ -28,19 +29,6 @@ impl Waker {
     }
 }
 
-/// A thread for as long as a flush of much takes, beside which it costs little.
-fn both(beside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) -> bool {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("log-write".to_owned());
-        // There may be no more threads, but there is a disk.
-        let started = thread.spawn_scoped(scope, beside).is_ok();
-        if started {
-            here();
-        }
-        started
-    })
-}
-
 /// The running thread.
 pub struct Flusher {
     thread: JoinHandle<()>,
@@ -51,13 +39,29 @@ impl Flusher {
     pub fn start(log: Arc<Log>, waker: &Waker) -> Outcome<Flusher> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let (hand, handed) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let handed = Arc::new(Mutex::new(handed));
+        for _ in 0..2 {
+            let handed = handed.clone();
+            let next = move || handed.lock().recv().ok();
+            // They end when the log's thread has.
+            std::thread::Builder::new()
+                .name("log-write".to_owned())
+                .spawn(move || {
+                    crate::slice::shorten();
+                    std::iter::from_fn(next).for_each(|write| write());
+                })
+                .map_err(|error| Stop::Internal(format!("a thread for the log's writes cannot start: {error}")))?;
+        }
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
                 crate::slice::shorten();
+                // Threads that are gone are the flush's to notice.
+                let beside = move |write| drop(hand.send(write));
                 while !stopped.load(Ordering::Acquire) {
                     while let Some(job) = log.begin_flush() {
-                        let result = job.run_on(both);
+                        let result = job.run_beside(&beside);
                         if let Err(error) = &result {
                             tracing::error!("the log {} failed: {error}", log.name());
                         }

@@ -1,33 +1,35 @@
 //! Group commit: whoever waits shares a flush; the caller's thread drives it.
 //!
 //! - One flush at a time; it takes everything appended so far, and what comes meanwhile waits for the next.
-//! - `begin` and `finish` hold the state's lock briefly, `run` holds none that an appender needs.
+//! - `begin` and `finish` hold the state's lock briefly, and so does `run` after each write.
 //! - Positions become durable in order, and only after a flush of the device that followed their writes succeeded.
 //! - The first error poisons the log for ever; a job that is dropped unfinished counts as one.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
+use std::task::Waker;
 
+use parking_lot::MutexGuard;
 use tarn_base::ids::Position;
 use tarn_base::mutant;
 
 use crate::aligned::Aligned;
 use crate::frame::Frame;
-use crate::log::Log;
+use crate::log::{Log, State, Until, Waiter};
 
-/// Bytes of one write, unless one frame is longer: enough for a disk that works on parts of a write at once, and little
-/// enough to stay in the processor's cache until it is on its way.
-const WRITE_MAX: usize = 2 << 20;
+/// Bytes of one write, unless one frame is longer: two WRITEs of 1 MiB and what describes them. Enough for a disk that works on
+/// parts of a write at once, and little enough to stay in the processor's cache until it is on its way.
+const WRITE_MAX: usize = (2 << 20) + (64 << 10);
 
 /// Frames kept to be used again: as many small ones as a flush often takes, few large ones.
 const SPARES_SMALL: usize = 64;
 const SPARES_LARGE: usize = 4;
 
-/// Runs the first on another thread while the second runs on this one, and ends when both have; `false` if it has no other
-/// thread, and ran neither.
-pub type Both = fn(&mut (dyn FnMut() + Send), &mut dyn FnMut()) -> bool;
+/// Has other threads do what is handed to them, two things at once; lets go of it unrun if there are none.
+pub type Beside<'a> = dyn Fn(Box<dyn FnOnce() + Send>) + 'a;
 
 /// Frames on their way to the medium.
 #[must_use = "a flush that is not finished poisons the log"]
@@ -42,59 +44,64 @@ pub struct FlushJob {
 impl FlushJob {
     /// Seals, writes and flushes; blocks as long as the device does.
     pub fn run(&self) -> io::Result<()> {
-        self.run_on(|_, _| false)
+        self.run_with(None)
     }
 
-    /// As [`FlushJob::run`], and of much seals the next part while one is written: the disk and the processor take about as long.
-    pub fn run_on(&self, both: Both) -> io::Result<()> {
-        let log = &self.log;
-        let mut scratch = log.scratch.lock();
+    /// As [`FlushJob::run`], and of much seals the next part while two are written: the disk and the processor take about as long,
+    /// and whoever is woken by one that is done does not hold the next one up.
+    pub fn run_beside(&self, beside: &Beside<'_>) -> io::Result<()> {
+        self.run_with(Some(beside))
+    }
+
+    fn run_with(&self, beside: Option<&Beside<'_>>) -> io::Result<()> {
+        let mut scratch = self.log.scratch.lock();
         let much = self.parts().nth(1).is_some();
-        if !much || !self.write_beside(&mut scratch, both)? {
-            self.write_in_turn(&mut scratch[0])?;
+        match beside.filter(|_| much) {
+            Some(beside) => self.write_beside(&mut scratch, beside)?,
+            None => self.write_in_turn(&mut scratch[0])?,
         }
         if mutant::on(mutant::LOG_FLUSH_OMITTED) {
             return Ok(());
         }
-        log.ring.flush()
+        self.log.ring.flush()
     }
 
     /// Seals one part, writes it, and so on.
     fn write_in_turn(&self, scratch: &mut Aligned) -> io::Result<()> {
-        self.parts().try_for_each(|part| self.log.ring.write(part[0].offset, self.seal(part, scratch)))
+        self.parts().try_for_each(|part| self.log.write_part(part, self.seal(part, scratch)))
     }
 
-    /// Seals here and writes there; `false` if there is no other thread, and nothing was done.
-    fn write_beside(&self, scratch: &mut [Aligned; 2], both: Both) -> io::Result<bool> {
-        let ring = &self.log.ring;
-        let (written, empty) = mpsc::channel();
-        let (sealed, to_write) = mpsc::channel::<(u64, usize, &mut Aligned)>();
-        // Each side is done when it lets go of its ends.
-        let (mut writer, mut sealer) = (Some((to_write, written)), Some((sealed, empty)));
+    /// Seals here and has written there.
+    fn write_beside(&self, scratch: &mut [Aligned; 3], beside: &Beside<'_>) -> io::Result<()> {
+        let mut idle: Vec<Aligned> = scratch.iter_mut().map(std::mem::take).collect();
+        let mut writes = VecDeque::new();
         let mut result = Ok(());
-        let mut writes = || {
-            let Some((to_write, written)) = writer.take() else { return };
-            result = to_write.iter().try_for_each(|(offset, len, memory)| {
-                ring.write(offset, memory.bytes(len))?;
-                // Nobody waits for the last ones.
-                let _ = written.send(memory);
-                Ok(())
-            });
-        };
-        let mut idle: Vec<&mut Aligned> = scratch.iter_mut().collect();
-        let mut seals = || {
-            let Some((sealed, empty)) = sealer.take() else { return };
-            for part in self.parts() {
-                // An error has ended the writer.
-                let Some(memory) = idle.pop().or_else(|| empty.recv().ok()) else { break };
-                let len = self.seal(part, memory).len();
-                if sealed.send((part[0].offset, len, memory)).is_err() {
-                    break;
-                }
+        for part in self.parts() {
+            let memory = match idle.pop() {
+                Some(memory) => Ok(memory),
+                None => writes.pop_front().map_or_else(|| Ok(Aligned::large()), outcome),
+            };
+            let Ok(mut memory) = memory.map_err(|error| result = Err(error)) else { break };
+            let len = self.seal(part, &mut memory).len();
+            let (log, part) = (self.log.clone(), part.to_vec());
+            let (sender, written) = mpsc::channel();
+            beside(Box::new(move || {
+                let result = log.write_part(&part, memory.bytes(len));
+                drop(part);
+                // Nobody waits for it after an error.
+                let _ = sender.send(result.map(|()| memory));
+            }));
+            writes.push_back(written);
+        }
+        for write in writes {
+            match outcome(write) {
+                Ok(memory) => idle.push(memory),
+                Err(error) => result = result.and(Err(error)),
             }
-        };
-        let ran = both(&mut writes, &mut seals);
-        result.map(|()| ran)
+        }
+        let mut kept = idle.into_iter();
+        *scratch = std::array::from_fn(|_| kept.next().unwrap_or_else(Aligned::large));
+        result
     }
 
     /// The frames by what goes to the device in one write.
@@ -124,6 +131,11 @@ impl FlushJob {
     pub fn last(&self) -> Position {
         self.frames.last().map_or(Position::ZERO, |frame| frame.last())
     }
+}
+
+/// What came of a write that another thread was handed: the memory it was given.
+fn outcome(write: mpsc::Receiver<io::Result<Aligned>>) -> io::Result<Aligned> {
+    write.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that writes is gone")))
 }
 
 /// How many of `frames` go to the device in one write: at least one, if there is one.
@@ -181,7 +193,6 @@ impl Log {
         let mut state = self.state.lock();
         let state_ref = &mut *state;
         for mut frame in state_ref.flushing.drain(..) {
-            state_ref.buffered -= frame.len;
             state_ref.durable_end = frame.offset + frame.extent();
             // A frame somebody is reading back is left to him; an outsized one is not worth keeping.
             let most = Arc::get_mut(&mut frame).map_or(0, |frame| {
@@ -197,10 +208,36 @@ impl Log {
         state_ref.flush_running = false;
         state_ref.spare_lists.push(frames);
         self.durable.store(last.0, Ordering::Release);
+        // If no other flush follows, nobody else lets them in.
+        let all = !state_ref.flush_due(last, self.options.write_soft);
+        self.wake_served(state, all);
+    }
+
+    /// Writes `part` as it was sealed, and lets in who waited for room.
+    fn write_part(&self, part: &[Arc<Frame>], sealed: &[u8]) -> io::Result<()> {
+        self.ring.write(part[0].offset, sealed)?;
+        let mut state = self.state.lock();
+        state.buffered -= part.iter().map(|frame| frame.len).sum::<usize>();
+        self.wake_served(state, false);
+        Ok(())
+    }
+
+    /// Wakes those whose wait is over, of those who wait for room as many as there is room for, or all.
+    fn wake_served(&self, mut state: MutexGuard<'_, State>, all: bool) {
+        let durable = self.durable();
         let mut ready = self.ready.lock();
-        ready.extend(state_ref.waiters.extract_if(.., |waiter| waiter.position <= last));
+        let reached = |waiter: &mut Waiter| matches!(waiter.until, Until::Durable(position) if position <= durable);
+        ready.extend(state.waiters.extract_if(.., reached).map(|waiter| waiter.waker));
+        let mut before = 0;
+        for waiter in state.waiters.iter() {
+            let Until::Room { bytes, most } = waiter.until else { continue };
+            if all || state.has_room(before, bytes, most) {
+                ready.push(waiter.waker.clone());
+            }
+            before += bytes;
+        }
         drop(state);
-        ready.drain(..).for_each(|waiter| waiter.waker.wake());
+        ready.drain(..).for_each(Waker::wake);
     }
 
     /// How many frames are kept to be used again before one of `capacity` bytes joins them.

@@ -28,7 +28,7 @@ pub use append::ENTRY_SIZE_MAX;
 pub use contract::{Appended, Entry, LogError, LogPlace};
 pub use device::{LogDevice, MemDevice};
 pub use file::{FileDevice, Medium, medium};
-pub use flush::{Both, FlushJob};
+pub use flush::{Beside, FlushJob};
 pub use log::{Log, LogOptions, Wake};
 pub use recovery::{CreateOptions, Recovery, Replayed};
 pub use wait::Wait;

@@ -35,7 +35,7 @@ pub struct LogOptions {
     ///
     /// 1 MiB: a write and a flush of so much cost little more than of less.
     pub write_soft: usize,
-    /// No more than this waits in memory for the medium; above it appending answers [`LogError::Busy`].
+    /// No more than this waits in memory to be written; above it appending answers [`LogError::Busy`].
     pub buffered_max: usize,
     /// The part of the ring, one in so many, that only [`Log::append_reserved`] may use.
     pub reserve_share: u64,
@@ -55,10 +55,31 @@ pub(crate) struct FramePlace {
     pub last: Position,
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    Durable(Position),
+    /// `bytes` more are no more than `most` with those that wait to be written.
+    Room {
+        bytes: usize,
+        most: usize,
+    },
+}
+
 pub(crate) struct Waiter {
     pub id: u64,
-    pub position: Position,
+    pub until: Until,
     pub waker: Waker,
+}
+
+impl Waiter {
+    /// Bytes it will bring, once there is room.
+    pub fn brings(&self) -> usize {
+        match self.until {
+            Until::Durable(_) => 0,
+            Until::Room { bytes, .. } => bytes,
+        }
+    }
 }
 
 pub(crate) struct State {
@@ -71,14 +92,17 @@ pub(crate) struct State {
     pub flush_running: bool,
     /// Somebody waits for this position.
     pub wanted: Position,
-    /// Plaintext bytes in `open`, `pending` and `flushing`.
+    /// Plaintext bytes in `open`, `pending` and `flushing` that are not written yet.
     pub buffered: usize,
     /// Closed frames from the tail on, durable or not.
     pub frames: VecDeque<FramePlace>,
     pub tail: u64,
     pub durable_end: u64,
     pub closed: bool,
+    /// In the order in which they came. Who waits for room stays until it has seen that there is some.
     pub waiters: Vec<Waiter>,
+    /// Bytes that those of them bring who wait for room.
+    pub bring: usize,
     pub next_waiter: u64,
     /// Buffers to use again.
     pub spare: Vec<Arc<Frame>>,
@@ -107,6 +131,18 @@ impl State {
         self.pending.push_back(closed);
     }
 
+    /// Whether `bytes` may come after `before` others: no more than `most` together, or nothing waits to be written.
+    pub fn has_room(&self, before: usize, bytes: usize, most: usize) -> bool {
+        self.buffered == 0 || self.buffered + before + bytes <= most
+    }
+
+    /// Nobody waits under this number any more.
+    pub fn forget(&mut self, id: u64) {
+        if let Some(at) = self.waiters.iter().position(|waiter| waiter.id == id) {
+            self.bring -= self.waiters.remove(at).brings();
+        }
+    }
+
     /// Whether a flush, while none is running, has something to do that somebody wants, or `write_soft` bytes.
     pub fn flush_due(&self, durable: Position, write_soft: usize) -> bool {
         let some = !self.pending.is_empty() || self.open.entries > 0;
@@ -126,9 +162,9 @@ pub struct Log {
     pub(crate) appended: AtomicU64,
     pub(crate) wake: Wake,
     /// The sealed form of a few frames, and of the next ones; only a running flush uses it.
-    pub(crate) scratch: Mutex<[Aligned; 2]>,
-    /// Those whose wait is over, on their way to being woken; only the end of a flush uses it.
-    pub(crate) ready: Mutex<Vec<Waiter>>,
+    pub(crate) scratch: Mutex<[Aligned; 3]>,
+    /// Those whose wait is over, on their way to being woken; only a running flush uses it.
+    pub(crate) ready: Mutex<Vec<Waker>>,
     pub(crate) cache: FrameCache,
     pub(crate) reading: Reading,
     pub(crate) pool: Arc<Pool>,
@@ -162,6 +198,7 @@ impl Log {
             durable_end: beginning.end,
             closed: false,
             waiters: Vec::new(),
+            bring: 0,
             next_waiter: 0,
             spare: Vec::new(),
             spare_lists: Vec::new(),
@@ -176,7 +213,7 @@ impl Log {
             durable: AtomicU64::new(beginning.last.0),
             appended: AtomicU64::new(beginning.last.0),
             wake,
-            scratch: Mutex::new([Aligned::large(), Aligned::large()]),
+            scratch: Mutex::new([Aligned::large(), Aligned::large(), Aligned::large()]),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
             reading: Reading::default(),
@@ -204,12 +241,6 @@ impl Log {
         Position(self.appended.load(Ordering::Acquire))
     }
 
-    /// The last position of the flush that runs; if none does, the last given out.
-    pub fn flushing(&self) -> Position {
-        let state = self.state.lock();
-        state.flushing.last().map_or_else(|| self.appended(), |frame| frame.last())
-    }
-
     /// Bytes of the ring.
     pub fn capacity(&self) -> u64 {
         self.ring.size
@@ -234,9 +265,16 @@ impl Log {
         (self.capacity() - self.reserve()).saturating_sub(self.used())
     }
 
-    /// Bytes that wait in memory for the medium.
+    /// Bytes that wait in memory to be written.
     pub fn buffered(&self) -> usize {
         self.state.lock().buffered
+    }
+
+    /// Whether `bytes` more are no more than `most` with those, and with what others bring that wait for room; what nothing
+    /// else waits with always has room.
+    pub fn has_room(&self, bytes: usize, most: usize) -> bool {
+        let state = self.state.lock();
+        state.has_room(state.bring, bytes, most)
     }
 
     /// Memory of large data. What is received in it is held where it lies ([`Log::hold`](Log::hold)).
@@ -280,7 +318,10 @@ impl Log {
 
     /// Wakes all who wait, so that they see the verdict.
     pub(crate) fn tell_all(&self) {
-        let waiters = std::mem::take(&mut self.state.lock().waiters);
+        let mut state = self.state.lock();
+        let waiters = std::mem::take(&mut state.waiters);
+        state.bring = 0;
+        drop(state);
         waiters.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 

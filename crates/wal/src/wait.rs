@@ -1,4 +1,4 @@
-//! Waiting for a position to become durable.
+//! Waiting for a position to become durable, or for what waits to be written to become less.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use tarn_base::ids::Position;
 
 use crate::contract::LogError;
-use crate::log::{Log, Waiter};
+use crate::log::{Log, State, Until, Waiter};
 
-/// Completes once its position is durable, or never will be.
+/// Completes once what it waits for has come, or never will.
 pub struct Wait {
     log: Arc<Log>,
-    position: Position,
+    until: Until,
     /// The number of the registered waker, once polled.
     registered: Option<u64>,
 }
@@ -23,7 +23,27 @@ impl Log {
     ///
     /// Errors: `Poisoned`; `Refused` for a position not given out yet. Dropping the future only stops waiting.
     pub fn wait(self: &Arc<Log>, position: Position) -> Wait {
-        Wait { log: self.clone(), position, registered: None }
+        Wait { log: self.clone(), until: Until::Durable(position), registered: None }
+    }
+
+    /// Waits until [`Log::has_room`]; a flush begins without delay. First come, first served: those who came later wait for the
+    /// room that this one's `bytes` take, until it has seen that there is some.
+    ///
+    /// Errors: `Poisoned`. Dropping the future only stops waiting.
+    pub fn wait_for_room(self: &Arc<Log>, bytes: usize, most: usize) -> Wait {
+        Wait { log: self.clone(), until: Until::Room { bytes, most }, registered: None }
+    }
+}
+
+impl Wait {
+    fn is_over(&self, state: &State) -> bool {
+        match self.until {
+            Until::Durable(position) => position <= self.log.durable(),
+            Until::Room { bytes, most } => {
+                let before = state.waiters.iter().take_while(|waiter| Some(waiter.id) != self.registered);
+                state.has_room(before.map(Waiter::brings).sum(), bytes, most)
+            }
+        }
     }
 }
 
@@ -31,17 +51,22 @@ impl Future for Wait {
     type Output = Result<(), LogError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (log, position) = (self.log.clone(), self.position);
-        if log.durable() >= position {
-            self.registered = None;
-            return Poll::Ready(Ok(()));
-        }
-        if position > log.appended() {
-            return Poll::Ready(Err(log.refused("somebody waits for a position not given out yet")));
+        let (log, until) = (self.log.clone(), self.until);
+        if let Until::Durable(position) = until {
+            if log.durable() >= position {
+                self.registered = None;
+                return Poll::Ready(Ok(()));
+            }
+            if position > log.appended() {
+                return Poll::Ready(Err(log.refused("somebody waits for a position not given out yet")));
+            }
         }
         let mut state = log.state.lock();
-        // Both verdicts are looked at again under the lock: whoever gives one takes the waiters under it afterwards.
-        if log.durable() >= position {
+        // All verdicts are looked at under the lock: whoever gives one takes the waiters under it afterwards.
+        if self.is_over(&state) {
+            if let Some(id) = self.registered.take() {
+                state.forget(id);
+            }
             return Poll::Ready(Ok(()));
         }
         if let Some(poisoned) = log.ring.condemned() {
@@ -53,22 +78,27 @@ impl Future for Wait {
             None => {
                 let id = state.next_waiter;
                 state.next_waiter += 1;
-                state.waiters.push(Waiter { id, position, waker: context.waker().clone() });
+                let waiter = Waiter { id, until, waker: context.waker().clone() };
+                state.bring += waiter.brings();
+                state.waiters.push(waiter);
                 self.registered = Some(id);
             }
         }
         drop(state);
-        log.want(position);
+        log.want(match until {
+            Until::Durable(position) => position,
+            Until::Room { .. } => log.appended(),
+        });
         Poll::Pending
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(id) = self.registered
-            && self.log.durable() < self.position
-        {
-            self.log.state.lock().waiters.retain(|waiter| waiter.id != id);
+        let Some(id) = self.registered else { return };
+        let served = matches!(self.until, Until::Durable(position) if position <= self.log.durable());
+        if !served {
+            self.log.state.lock().forget(id);
         }
     }
 }

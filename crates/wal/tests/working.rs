@@ -171,12 +171,9 @@ fn large_data_stays_where_it_lies_until_it_is_on_the_medium() {
     assert!(weak.upgrade().is_none());
 }
 
-fn both(beside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) -> bool {
-    std::thread::scope(|scope| {
-        scope.spawn(beside);
-        here();
-        true
-    })
+/// Has each thing done on a thread of its own, in order.
+fn beside(work: Box<dyn FnOnce() + Send>) {
+    std::thread::spawn(work).join().unwrap();
 }
 
 #[test]
@@ -191,11 +188,11 @@ fn what_takes_several_writes_is_sealed_beside_them_and_fails_with_any() {
     let before = disk.operations();
     let flush = |log: &Arc<Log>| {
         let job = log.begin_flush().expect("it is due");
-        let result = job.run_on(both);
+        let result = job.run_beside(&beside);
         log.finish_flush(job, result);
     };
     flush(&log);
-    assert_eq!(disk.operations() - before, 6, "five writes and a flush");
+    assert_eq!(disk.operations() - before, 4, "writes of two, two and one, and a flush");
     assert_eq!(log.durable(), log.appended());
     for (round, place) in places.iter().enumerate() {
         assert!(log.read(*place).unwrap() == content(round));
@@ -213,6 +210,75 @@ fn what_takes_several_writes_is_sealed_beside_them_and_fails_with_any() {
     flush(&log);
     assert!(log.poisoned().is_some());
     assert_eq!(log.durable(), durable);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_for_room_is_let_in_in_order_as_parts_are_written() {
+    const MIB: usize = 1 << 20;
+    let most = 5 * MIB + 1000;
+    let log = fresh(16 << 20, LogOptions::default(), nobody());
+    for _ in 0..5 {
+        log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; MIB])]).unwrap();
+    }
+    assert!(log.has_room(0, most) && !log.has_room(MIB, most));
+    // Each with what it brings, and how often it was woken.
+    let waits: Vec<_> = [1, 2, 1].map(|mib| (log.wait_for_room(mib * MIB, most), Arc::<Woken>::default())).into();
+    let waits = std::cell::RefCell::new(waits);
+    let is_over = |at: usize| {
+        let (wait, woken) = &mut waits.borrow_mut()[at];
+        let waker = woken.clone().into();
+        std::pin::Pin::new(wait).poll(&mut std::task::Context::from_waker(&waker)).is_ready()
+    };
+    let woken = || waits.borrow().iter().map(|(_, woken)| woken.0.load(Ordering::SeqCst)).collect::<Vec<_>>();
+    assert!((0..3).all(|at| !is_over(at)));
+    assert!(!log.has_room(0, most), "who comes now comes after them");
+    let written = std::cell::Cell::new(0);
+    let looks = |work| {
+        beside(work);
+        written.set(written.get() + 1);
+        if written.get() == 1 {
+            // Two of five are written.
+            assert_eq!(woken(), [1, 0, 0]);
+            assert!(!is_over(1) && !is_over(2) && is_over(0));
+            log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; MIB])]).unwrap();
+            assert!(!is_over(1) && !is_over(2));
+        }
+    };
+    let job = log.begin_flush().expect("the third waits");
+    let result = job.run_beside(&looks);
+    log.finish_flush(job, result);
+    assert_eq!((written.get(), log.buffered()), (3, MIB + 4));
+    assert!(woken().iter().all(|woken| *woken > 0) && is_over(1) && is_over(2));
+    assert!(log.has_room(4 * MIB, most), "nobody waits any more");
+    // Who gives up is waited for no longer.
+    let mut gives_up = log.wait_for_room(8 * MIB, most);
+    assert!(poll_once(&mut gives_up).is_pending() && !log.has_room(MIB, most));
+    drop(gives_up);
+    assert!(log.has_room(MIB, most));
+    log.flush_now();
+    assert!(poll_once(&mut log.wait_for_room(8 * MIB, most)).is_ready(), "what nothing else waits with has room");
+}
+
+#[test]
+fn threads_that_are_gone_poison_the_log() {
+    let log = fresh(16 << 20, LogOptions::default(), nobody());
+    for _ in 0..9 {
+        log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; 1 << 20])]).unwrap();
+    }
+    let job = log.begin_flush().expect("it is due");
+    let result = job.run_beside(&drop);
+    log.finish_flush(job, result);
+    assert!(log.poisoned().is_some());
+    assert!(poll_once(&mut log.wait_for_room(1 << 20, 1 << 20)).is_ready(), "it is told so");
 }
 
 #[test]

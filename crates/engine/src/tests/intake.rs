@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_vfs::{Caller, FileSystem, Stability};
+use tarn_wal::MemDevice;
 
 use super::opening::make;
 use crate::testing::{Rig, settle};
@@ -19,21 +20,24 @@ fn is_ready(answer: Pin<&mut impl Future>) -> bool {
 
 #[tokio::test]
 async fn room_comes_with_a_flush() {
-    let rig = Rig::new();
+    let mut rig = Rig::new();
+    rig.device = Arc::new(MemDevice::new(256 << 20));
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
     assert!(is_ready(pin!(engine.room(1 << 20))));
     let data = Bytes::from(vec![7; 1 << 20]);
     // Nothing else runs meanwhile, so nothing is flushed.
-    for offset in 0..3 {
+    for offset in 0..8 {
         engine.write(&Caller::root(), node, offset << 20, data.clone(), Stability::Unstable).await.expect("a write");
     }
-    assert!(engine.log().buffered() > 3 << 20);
-    assert!(is_ready(pin!(engine.room(64 << 10))));
+    assert!(engine.log().buffered() > 8 << 20);
+    assert!(is_ready(pin!(engine.room(32 << 10))));
     let mut behind = pin!(engine.room(1 << 20));
     assert!(!is_ready(behind.as_mut()), "the log is behind");
+    let mut later = pin!(engine.room(32 << 10));
+    assert!(!is_ready(later.as_mut()), "the first one comes first");
     settle().await;
-    assert!(is_ready(behind), "it has been flushed");
+    assert!(is_ready(behind) && is_ready(later), "it has been flushed");
 }
 
 #[tokio::test]
