@@ -60,7 +60,7 @@ impl Flusher {
                 // Threads that are gone are the flush's to notice.
                 let beside = move |write| drop(hand.send(write));
                 while !stopped.load(Ordering::Acquire) {
-                    while let Some(job) = log.begin_flush() {
+                    while let Some(mut job) = log.begin_flush() {
                         let result = job.run_beside(&beside);
                         if let Err(error) = &result {
                             tracing::error!("the log {} failed: {error}", log.name());

@@ -1,6 +1,6 @@
 //! Group commit: whoever waits shares a flush; the caller's thread drives it.
 //!
-//! - One flush at a time; it takes everything appended so far, and what comes meanwhile waits for the next.
+//! - One flush at a time; it takes everything appended so far. What comes meanwhile waits for the next, unless nobody waits.
 //! - `begin` and `finish` hold the state's lock briefly, and so does `run` after each write.
 //! - Positions become durable in order, and only after a flush of the device that followed their writes succeeded.
 //! - The first error poisons the log for ever; a job that is dropped unfinished counts as one.
@@ -24,6 +24,9 @@ use crate::log::{Log, State, Until, Waiter};
 /// parts of a write at once, and little enough to stay in the processor's cache until it is on its way.
 const WRITE_MAX: usize = (2 << 20) + (64 << 10);
 
+/// Bytes that a flush takes in after it began: what it holds stays in memory until it is over.
+const MORE_MAX: usize = 32 << 20;
+
 /// Frames kept to be used again: as many small ones as a flush often takes, few large ones.
 const SPARES_SMALL: usize = 64;
 const SPARES_LARGE: usize = 4;
@@ -43,19 +46,21 @@ pub struct FlushJob {
 
 impl FlushJob {
     /// Seals, writes and flushes; blocks as long as the device does.
-    pub fn run(&self) -> io::Result<()> {
+    pub fn run(&mut self) -> io::Result<()> {
         self.run_with(None)
     }
 
     /// As [`FlushJob::run`], and of much seals the next part while two are written: the disk and the processor take about as long,
-    /// and whoever is woken by one that is done does not hold the next one up.
-    pub fn run_beside(&self, beside: &Beside<'_>) -> io::Result<()> {
+    /// and whoever is woken by one that is done does not hold the next one up. While nobody waits for it to end it takes what
+    /// comes meanwhile, so that neither of them stands still between two flushes.
+    pub fn run_beside(&mut self, beside: &Beside<'_>) -> io::Result<()> {
         self.run_with(Some(beside))
     }
 
-    fn run_with(&self, beside: Option<&Beside<'_>>) -> io::Result<()> {
-        let mut scratch = self.log.scratch.lock();
-        let much = self.parts().nth(1).is_some();
+    fn run_with(&mut self, beside: Option<&Beside<'_>>) -> io::Result<()> {
+        let log = self.log.clone();
+        let mut scratch = log.scratch.lock();
+        let much = together(&self.frames) < self.frames.len();
         match beside.filter(|_| much) {
             Some(beside) => self.write_beside(&mut scratch, beside)?,
             None => self.write_in_turn(&mut scratch[0])?,
@@ -63,20 +68,33 @@ impl FlushJob {
         if mutant::on(mutant::LOG_FLUSH_OMITTED) {
             return Ok(());
         }
-        self.log.ring.flush()
+        log.ring.flush()
     }
 
     /// Seals one part, writes it, and so on.
     fn write_in_turn(&self, scratch: &mut Aligned) -> io::Result<()> {
-        self.parts().try_for_each(|part| self.log.write_part(part, self.seal(part, scratch)))
+        let mut done = 0;
+        while let Some(part) = self.part(done) {
+            self.log.write_part(part, self.seal(part, scratch))?;
+            done += part.len();
+        }
+        Ok(())
     }
 
     /// Seals here and has written there.
-    fn write_beside(&self, scratch: &mut [Aligned; 3], beside: &Beside<'_>) -> io::Result<()> {
+    fn write_beside(&mut self, scratch: &mut [Aligned; 3], beside: &Beside<'_>) -> io::Result<()> {
         let mut idle: Vec<Aligned> = scratch.iter_mut().map(std::mem::take).collect();
         let mut writes = VecDeque::new();
         let mut result = Ok(());
-        for part in self.parts() {
+        let mut done = 0;
+        loop {
+            let Some(part) = self.part(done) else {
+                if !self.log.take_more(&mut self.frames) {
+                    break;
+                }
+                continue;
+            };
+            done += part.len();
             let memory = match idle.pop() {
                 Some(memory) => Ok(memory),
                 None => writes.pop_front().map_or_else(|| Ok(Aligned::large()), outcome),
@@ -104,14 +122,10 @@ impl FlushJob {
         result
     }
 
-    /// The frames by what goes to the device in one write.
-    fn parts(&self) -> impl Iterator<Item = &[Arc<Frame>]> {
-        let mut rest = &self.frames[..];
-        std::iter::from_fn(move || {
-            let (part, after) = rest.split_at(together(rest));
-            rest = after;
-            (!part.is_empty()).then_some(part)
-        })
+    /// What goes to the device in one write, after the first `done` frames.
+    fn part(&self, done: usize) -> Option<&[Arc<Frame>]> {
+        let rest = &self.frames[done..];
+        Some(&rest[..together(rest)]).filter(|part| !part.is_empty())
     }
 
     /// The frames as they go to the device: they follow each other in the ring without a gap.
@@ -173,6 +187,21 @@ impl Log {
         state.flushing.extend(state.pending.drain(..));
         state.flush_running = true;
         Some(FlushJob { log: self.clone(), frames, durable_end: state.durable_end, finished: false })
+    }
+
+    /// Adds to the `frames` of the running flush what has come meanwhile, if that is much and nobody waits for the flush to end.
+    fn take_more(&self, frames: &mut Vec<Arc<Frame>>) -> bool {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let len = |frames: &mut dyn Iterator<Item = &Arc<Frame>>| frames.map(|frame| frame.len).sum::<usize>();
+        let waited_for = || state.waiters.iter().any(|waiter| matches!(waiter.until, Until::Durable(_)));
+        let more = len(&mut state.pending.iter());
+        if more < self.options.write_soft || len(&mut frames.iter()) + more > MORE_MAX || waited_for() {
+            return false;
+        }
+        frames.extend(state.pending.iter().cloned());
+        state.flushing.extend(state.pending.drain(..));
+        true
     }
 
     /// Publishes what `job` made durable, or poisons the log; wakes all whose wait is over. Then `begin_flush` again.
@@ -256,7 +285,7 @@ impl Log {
 
     /// Drives flushes on this thread until nothing is due; for callers without a log thread, and tests.
     pub fn flush_now(self: &Arc<Log>) {
-        while let Some(job) = self.begin_flush() {
+        while let Some(mut job) = self.begin_flush() {
             let result = job.run();
             self.finish_flush(job, result);
         }

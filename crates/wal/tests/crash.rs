@@ -69,7 +69,7 @@ impl History {
 
     fn flush(&mut self, log: &Arc<Log>, rng: &mut Rng) {
         log.request_flush();
-        if let Some(job) = log.begin_flush() {
+        if let Some(mut job) = log.begin_flush() {
             let result = job.run();
             if rng.below(8) == 0 {
                 // Crashes between the flush and its publication: nobody was told.

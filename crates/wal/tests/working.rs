@@ -52,7 +52,7 @@ fn whoever_waits_shares_one_flush_and_what_comes_meanwhile_takes_the_next() {
     let (mut wait_a, mut wait_b) = (log.wait(a.position), log.wait(b.position));
     assert!(poll_once(&mut wait_a).is_pending() && poll_once(&mut wait_b).is_pending());
     assert!(wakes.load(Ordering::SeqCst) > 0);
-    let job = log.begin_flush().unwrap();
+    let mut job = log.begin_flush().unwrap();
     assert_eq!(job.last(), b.position);
     let c = log.append(&[b"c"]).unwrap();
     let before = wakes.load(Ordering::SeqCst);
@@ -187,7 +187,7 @@ fn what_takes_several_writes_is_sealed_beside_them_and_fails_with_any() {
     log.request_flush();
     let before = disk.operations();
     let flush = |log: &Arc<Log>| {
-        let job = log.begin_flush().expect("it is due");
+        let mut job = log.begin_flush().expect("it is due");
         let result = job.run_beside(&beside);
         log.finish_flush(job, result);
     };
@@ -253,10 +253,10 @@ fn who_waits_for_room_is_let_in_in_order_as_parts_are_written() {
             assert!(!is_over(1) && !is_over(2));
         }
     };
-    let job = log.begin_flush().expect("the third waits");
+    let mut job = log.begin_flush().expect("the third waits");
     let result = job.run_beside(&looks);
     log.finish_flush(job, result);
-    assert_eq!((written.get(), log.buffered()), (3, MIB + 4));
+    assert_eq!((written.get(), log.buffered()), (4, 0), "what it brought was taken in");
     assert!(woken().iter().all(|woken| *woken > 0) && is_over(1) && is_over(2));
     assert!(log.has_room(4 * MIB, most), "nobody waits any more");
     // Who gives up is waited for no longer.
@@ -269,12 +269,51 @@ fn who_waits_for_room_is_let_in_in_order_as_parts_are_written() {
 }
 
 #[test]
+fn a_flush_takes_what_comes_meanwhile_until_somebody_waits_for_it() {
+    const MIB: usize = 1 << 20;
+    for waits in [false, true] {
+        let log = fresh(64 << 20, LogOptions::default(), nobody());
+        let append = |log: &Log| log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; MIB])]).unwrap().position;
+        (0..3).for_each(|_| log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; MIB])]).map(drop).unwrap());
+        let wait = std::cell::RefCell::new(None);
+        let written = std::cell::Cell::new(0);
+        let looks = |work| {
+            beside(work);
+            written.set(written.get() + 1);
+            if written.get() < 100 {
+                let position = append(&log);
+                if waits && written.get() == 5 {
+                    let mut waits = log.wait(position);
+                    assert!(poll_once(&mut waits).is_pending());
+                    wait.replace(Some(waits));
+                }
+            }
+        };
+        let mut job = log.begin_flush().expect("it is due");
+        let result = job.run_beside(&looks);
+        let last = job.last();
+        log.finish_flush(job, result);
+        let flushed = last.sequence() as usize;
+        assert_eq!(log.durable(), last);
+        assert!(last < log.appended());
+        match waits {
+            true => assert!((7..9).contains(&flushed), "{flushed}"),
+            false => assert_eq!(flushed, 31, "of 32 MiB, what describes them included"),
+        }
+        log.request_flush();
+        log.flush_now();
+        assert_eq!(log.durable(), log.appended());
+        assert!(wait.into_inner().is_none_or(|mut wait| poll_once(&mut wait).is_ready()));
+    }
+}
+
+#[test]
 fn threads_that_are_gone_poison_the_log() {
     let log = fresh(16 << 20, LogOptions::default(), nobody());
     for _ in 0..9 {
         log.append_before(0, |_, _| {}, vec![Bytes::from(vec![1; 1 << 20])]).unwrap();
     }
-    let job = log.begin_flush().expect("it is due");
+    let mut job = log.begin_flush().expect("it is due");
     let result = job.run_beside(&drop);
     log.finish_flush(job, result);
     assert!(log.poisoned().is_some());
@@ -308,7 +347,7 @@ fn an_entry_is_read_back_from_wherever_it_is() {
     };
     check();
     log.request_flush();
-    let job = log.begin_flush().unwrap();
+    let mut job = log.begin_flush().unwrap();
     check();
     let result = job.run();
     check();
@@ -538,7 +577,7 @@ fn a_failed_header_poisons_a_flush_that_is_under_way() {
     let lost = log.append(&[b"lost"]).unwrap();
     let mut wait = log.wait(lost.position);
     assert!(poll_once(&mut wait).is_pending());
-    let job = log.begin_flush().unwrap();
+    let mut job = log.begin_flush().unwrap();
     disk.fail_next_flush();
     assert!(matches!(log.trim(kept), Err(LogError::Poisoned { .. })));
     let result = job.run();

@@ -194,7 +194,7 @@ pub fn volume(number: usize, settings: &VolumeSettings) -> VolumeSpec {
 /// Flushes the log when it is wanted, and some time after.
 async fn drive(log: Arc<Log>, wanted: Arc<Notify>, mut chance: Chance, flush_ms: u64, chaos: Arc<Chaos>) {
     loop {
-        while let Some(job) = log.begin_flush() {
+        while let Some(mut job) = log.begin_flush() {
             let result = job.run();
             if chance.permille(chaos.slow_flushes()) {
                 chaos.coverage.hit("disk faults", "a slow flush");
