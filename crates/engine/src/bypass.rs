@@ -97,7 +97,7 @@ impl Core {
         for part in records.chunks(RECORDS_AT_ONCE) {
             let mut records = part.to_vec();
             while !records.is_empty() {
-                self.wait_for_room(1 << 20).await;
+                self.wait_for_room(1 << 20, true).await;
                 let settle = Settle { volume, ino, records: records.clone(), closing };
                 let done = self.execute(settle).await.map_err(|done| done.value.errno)?;
                 let Some(next) = done.value else { break };

@@ -375,6 +375,7 @@ mod tests {
             assert!(Entry::decode(&Bytes::copy_from_slice(&bytes[..len])).is_err());
         }
     }
+
     #[test]
     fn what_was_cut_in_order_is_handed_on_in_one_piece() {
         let whole = Bytes::from(vec![7; 100]);

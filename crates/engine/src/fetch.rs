@@ -263,7 +263,7 @@ impl Core {
         self.checkpoint_due.notify_one();
         let trimmed = pin!(self.log_trimmed.notified());
         let short = self.world.clock.sleep(Duration::from_millis(20));
-        // Busy goes away with a flush, full with a trim: look again soon, or when told.
+        // Busy goes away with a write, full with a trim: look again soon, or when told.
         either(trimmed, short).await;
         Ok(())
     }

@@ -40,7 +40,7 @@ pub enum LogError {
     /// There is no room until a checkpoint has trimmed; not an error of anybody.
     #[error("the log is full until a checkpoint has trimmed it")]
     Full,
-    /// So much waits for the medium that no more is taken into memory; goes away with the next flush.
+    /// So much waits to be written that no more is taken into memory; goes away with the next write.
     #[error("the log's memory is full until its device has caught up")]
     Busy,
     #[error("the log device {device} failed and nothing later is durable: {reason}; start again on a good device")]

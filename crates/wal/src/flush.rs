@@ -18,14 +18,14 @@ use tarn_base::mutant;
 
 use crate::aligned::Aligned;
 use crate::frame::Frame;
-use crate::log::{Log, State, Until, Waiter};
+use crate::log::{Log, State};
 
 /// Bytes of one write, unless one frame is longer: two WRITEs of 1 MiB and what describes them. Enough for a disk that works on
 /// parts of a write at once, and little enough to stay in the processor's cache until it is on its way.
 const WRITE_MAX: usize = (2 << 20) + (64 << 10);
 
 /// Bytes that a flush takes in after it began: what it holds stays in memory until it is over.
-const MORE_MAX: usize = 32 << 20;
+const MORE_MAX: usize = 16 << 20;
 
 /// Frames kept to be used again: as many small ones as a flush often takes, few large ones.
 const SPARES_SMALL: usize = 64;
@@ -41,6 +41,8 @@ pub struct FlushJob {
     frames: Vec<Arc<Frame>>,
     /// Everything before this offset is durable: each frame written says so.
     durable_end: u64,
+    /// How many of the frames are on their way or written.
+    done: usize,
     finished: bool,
 }
 
@@ -72,11 +74,11 @@ impl FlushJob {
     }
 
     /// Seals one part, writes it, and so on.
-    fn write_in_turn(&self, scratch: &mut Aligned) -> io::Result<()> {
-        let mut done = 0;
-        while let Some(part) = self.part(done) {
+    fn write_in_turn(&mut self, scratch: &mut Aligned) -> io::Result<()> {
+        while let Some(part) = self.part() {
+            let count = part.len();
             self.log.write_part(part, self.seal(part, scratch))?;
-            done += part.len();
+            self.done += count;
         }
         Ok(())
     }
@@ -86,15 +88,13 @@ impl FlushJob {
         let mut idle: Vec<Aligned> = scratch.iter_mut().map(std::mem::take).collect();
         let mut writes = VecDeque::new();
         let mut result = Ok(());
-        let mut done = 0;
         loop {
-            let Some(part) = self.part(done) else {
+            let Some(part) = self.part() else {
                 if !self.log.take_more(&mut self.frames) {
                     break;
                 }
                 continue;
             };
-            done += part.len();
             let memory = match idle.pop() {
                 Some(memory) => Ok(memory),
                 None => writes.pop_front().map_or_else(|| Ok(Aligned::large()), outcome),
@@ -102,10 +102,12 @@ impl FlushJob {
             let Ok(mut memory) = memory.map_err(|error| result = Err(error)) else { break };
             let len = self.seal(part, &mut memory).len();
             let (log, part) = (self.log.clone(), part.to_vec());
+            self.done += part.len();
             let (sender, written) = mpsc::channel();
             beside(Box::new(move || {
                 let result = log.write_part(&part, memory.bytes(len));
-                drop(part);
+                // Before anybody hears of it: he may close the log, or use the frames again.
+                drop((log, part));
                 // Nobody waits for it after an error.
                 let _ = sender.send(result.map(|()| memory));
             }));
@@ -122,9 +124,9 @@ impl FlushJob {
         result
     }
 
-    /// What goes to the device in one write, after the first `done` frames.
-    fn part(&self, done: usize) -> Option<&[Arc<Frame>]> {
-        let rest = &self.frames[done..];
+    /// What goes to the device in the next write.
+    fn part(&self) -> Option<&[Arc<Frame>]> {
+        let rest = &self.frames[self.done..];
         Some(&rest[..together(rest)]).filter(|part| !part.is_empty())
     }
 
@@ -186,7 +188,7 @@ impl Log {
         frames.extend(state.pending.iter().cloned());
         state.flushing.extend(state.pending.drain(..));
         state.flush_running = true;
-        Some(FlushJob { log: self.clone(), frames, durable_end: state.durable_end, finished: false })
+        Some(FlushJob { log: self.clone(), frames, durable_end: state.durable_end, done: 0, finished: false })
     }
 
     /// Adds to the `frames` of the running flush what has come meanwhile, if that is much and nobody waits for the flush to end.
@@ -194,9 +196,8 @@ impl Log {
         let mut state = self.state.lock();
         let state = &mut *state;
         let len = |frames: &mut dyn Iterator<Item = &Arc<Frame>>| frames.map(|frame| frame.len).sum::<usize>();
-        let waited_for = || state.waiters.iter().any(|waiter| matches!(waiter.until, Until::Durable(_)));
         let more = len(&mut state.pending.iter());
-        if more < self.options.write_soft || len(&mut frames.iter()) + more > MORE_MAX || waited_for() {
+        if more < self.options.write_soft || len(&mut frames.iter()) + more > MORE_MAX || !state.waiters.is_empty() {
             return false;
         }
         frames.extend(state.pending.iter().cloned());
@@ -237,9 +238,7 @@ impl Log {
         state_ref.flush_running = false;
         state_ref.spare_lists.push(frames);
         self.durable.store(last.0, Ordering::Release);
-        // If no other flush follows, nobody else lets them in.
-        let all = !state_ref.flush_due(last, self.options.write_soft);
-        self.wake_served(state, all);
+        self.wake_served(state);
     }
 
     /// Writes `part` as it was sealed, and lets in who waited for room.
@@ -247,26 +246,20 @@ impl Log {
         self.ring.write(part[0].offset, sealed)?;
         let mut state = self.state.lock();
         state.buffered -= part.iter().map(|frame| frame.len).sum::<usize>();
-        self.wake_served(state, false);
+        self.wake_served(state);
         Ok(())
     }
 
-    /// Wakes those whose wait is over, of those who wait for room as many as there is room for, or all.
-    fn wake_served(&self, mut state: MutexGuard<'_, State>, all: bool) {
+    /// Wakes those whose wait is over.
+    fn wake_served(&self, mut state: MutexGuard<'_, State>) {
         let durable = self.durable();
-        let mut ready = self.ready.lock();
-        let reached = |waiter: &mut Waiter| matches!(waiter.until, Until::Durable(position) if position <= durable);
-        ready.extend(state.waiters.extract_if(.., reached).map(|waiter| waiter.waker));
-        let mut before = 0;
-        for waiter in state.waiters.iter() {
-            let Until::Room { bytes, most } = waiter.until else { continue };
-            if all || state.has_room(before, bytes, most) {
-                ready.push(waiter.waker.clone());
-            }
-            before += bytes;
-        }
+        // Taken along, so that nobody who is woken waits for this.
+        let mut ready = std::mem::take(&mut *self.ready.lock());
+        ready.extend(state.waiters.extract_if(.., |waiter| waiter.position <= durable).map(|waiter| waiter.waker));
+        state.let_in(&mut ready);
         drop(state);
         ready.drain(..).for_each(Waker::wake);
+        *self.ready.lock() = ready;
     }
 
     /// How many frames are kept to be used again before one of `capacity` bytes joins them.

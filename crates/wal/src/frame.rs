@@ -122,6 +122,7 @@ impl Frame {
         header.encode(head);
         padding.fill(0);
     }
+
     /// Seals into the first bytes of `out`; what follows them may be overwritten.
     fn seal_body(&self, keys: &LogKeys, header: &FrameHeader, out: &mut [u8]) -> [u8; TAG_SIZE] {
         let (nonce, bare) = (header.nonce(), header.bare());

@@ -31,7 +31,7 @@ pub use file::{FileDevice, Medium, medium};
 pub use flush::{Beside, FlushJob};
 pub use log::{Log, LogOptions, Wake};
 pub use recovery::{CreateOptions, Recovery, Replayed};
-pub use wait::Wait;
+pub use wait::{Wait, WaitForRoom};
 
 /// A simulated disk: seeded, deterministic, loses and tears what was not flushed.
 pub mod faulty {

@@ -2,7 +2,8 @@
 //!
 //! - `tail <= durable end <= end of pending frames <= end of the open frame <= tail + ring`.
 //! - Frames leave memory only once durable, or never, when the log is poisoned.
-//! - The state's lock is held for copying one entry at most; never during IO, never while waking.
+//! - The state's lock is held for copying one entry at most, or for looking at those who wait; never during IO, never while
+//!   waking.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct LogOptions {
     ///
     /// 1 MiB: a write and a flush of so much cost little more than of less.
     pub write_soft: usize,
-    /// No more than this waits in memory to be written; above it appending answers [`LogError::Busy`].
+    /// No more than this waits in memory to be written, besides what of a running flush is written already; above it appending answers [`LogError::Busy`].
     pub buffered_max: usize,
     /// The part of the ring, one in so many, that only [`Log::append_reserved`] may use.
     pub reserve_share: u64,
@@ -55,31 +56,18 @@ pub(crate) struct FramePlace {
     pub last: Position,
 }
 
-/// What somebody waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
-    Durable(Position),
-    /// `bytes` more are no more than `most` with those that wait to be written.
-    Room {
-        bytes: usize,
-        most: usize,
-    },
-}
-
 pub(crate) struct Waiter {
     pub id: u64,
-    pub until: Until,
+    pub position: Position,
     pub waker: Waker,
 }
 
-impl Waiter {
-    /// Bytes it will bring, once there is room.
-    pub fn brings(&self) -> usize {
-        match self.until {
-            Until::Durable(_) => 0,
-            Until::Room { bytes, .. } => bytes,
-        }
-    }
+/// Somebody who waits until `bytes` more are no more than `most` with those that wait to be written.
+pub(crate) struct RoomWaiter {
+    pub id: u64,
+    pub bytes: usize,
+    pub most: usize,
+    pub waker: Waker,
 }
 
 pub(crate) struct State {
@@ -99,10 +87,9 @@ pub(crate) struct State {
     pub tail: u64,
     pub durable_end: u64,
     pub closed: bool,
-    /// In the order in which they came. Who waits for room stays until it has seen that there is some.
     pub waiters: Vec<Waiter>,
-    /// Bytes that those of them bring who wait for room.
-    pub bring: usize,
+    /// In the order in which they are let in; who has left was let in.
+    pub rooms: VecDeque<RoomWaiter>,
     pub next_waiter: u64,
     /// Buffers to use again.
     pub spare: Vec<Arc<Frame>>,
@@ -131,15 +118,20 @@ impl State {
         self.pending.push_back(closed);
     }
 
-    /// Whether `bytes` may come after `before` others: no more than `most` together, or nothing waits to be written.
-    pub fn has_room(&self, before: usize, bytes: usize, most: usize) -> bool {
-        self.buffered == 0 || self.buffered + before + bytes <= most
+    /// Whether `bytes` more may come: no more than `most` with those that wait to be written, or nothing waits.
+    pub fn has_room(&self, bytes: usize, most: usize) -> bool {
+        self.buffered == 0 || self.buffered + bytes <= most
     }
 
-    /// Nobody waits under this number any more.
-    pub fn forget(&mut self, id: u64) {
-        if let Some(at) = self.waiters.iter().position(|waiter| waiter.id == id) {
-            self.bring -= self.waiters.remove(at).brings();
+    /// Lets in as many of the first who wait for room as there is room for; `ready` is theirs to be woken with. What they bring
+    /// counts once it is appended: those let in a moment ago are not in the sum.
+    pub fn let_in(&mut self, ready: &mut Vec<Waker>) {
+        let mut coming = 0;
+        while let Some(first) = self.rooms.front()
+            && (self.buffered + coming == 0 || self.buffered + coming + first.bytes <= first.most)
+        {
+            coming += first.bytes;
+            ready.extend(self.rooms.pop_front().map(|first| first.waker));
         }
     }
 
@@ -198,7 +190,7 @@ impl Log {
             durable_end: beginning.end,
             closed: false,
             waiters: Vec::new(),
-            bring: 0,
+            rooms: VecDeque::new(),
             next_waiter: 0,
             spare: Vec::new(),
             spare_lists: Vec::new(),
@@ -270,11 +262,11 @@ impl Log {
         self.state.lock().buffered
     }
 
-    /// Whether `bytes` more are no more than `most` with those, and with what others bring that wait for room; what nothing
-    /// else waits with always has room.
+    /// Whether `bytes` more are no more than `most` with those, and nobody waits for room; if nothing waits to be written they
+    /// may be as many as they like.
     pub fn has_room(&self, bytes: usize, most: usize) -> bool {
         let state = self.state.lock();
-        state.has_room(state.bring, bytes, most)
+        state.rooms.is_empty() && state.has_room(bytes, most)
     }
 
     /// Memory of large data. What is received in it is held where it lies ([`Log::hold`](Log::hold)).
@@ -319,10 +311,10 @@ impl Log {
     /// Wakes all who wait, so that they see the verdict.
     pub(crate) fn tell_all(&self) {
         let mut state = self.state.lock();
-        let waiters = std::mem::take(&mut state.waiters);
-        state.bring = 0;
+        let (waiters, rooms) = (std::mem::take(&mut state.waiters), std::mem::take(&mut state.rooms));
         drop(state);
         waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+        rooms.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 
     pub(crate) fn refused(&self, reason: &str) -> LogError {
