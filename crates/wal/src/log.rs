@@ -36,7 +36,8 @@ pub struct LogOptions {
     ///
     /// 1 MiB: a write and a flush of so much cost little more than of less.
     pub write_soft: usize,
-    /// No more than this waits in memory to be written, besides what of a running flush is written already; above it appending answers [`LogError::Busy`].
+    /// No more than this waits in memory to be written, besides what of a running flush is written already; above it appending
+    /// answers [`LogError::Busy`].
     pub buffered_max: usize,
     /// The part of the ring, one in so many, that only [`Log::append_reserved`] may use.
     pub reserve_share: u64,
@@ -67,6 +68,8 @@ pub(crate) struct RoomWaiter {
     pub id: u64,
     pub bytes: usize,
     pub most: usize,
+    /// It stands before all who did not ask for that.
+    pub first: bool,
     pub waker: Waker,
 }
 

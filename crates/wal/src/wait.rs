@@ -103,7 +103,8 @@ impl Future for WaitForRoom {
         }
         let place = match self.registered {
             Some(id) => state.rooms.iter().position(|waiter| waiter.id == id),
-            None => Some(if self.first { 0 } else { state.rooms.len() }),
+            None if self.first => Some(state.rooms.iter().take_while(|waiter| waiter.first).count()),
+            None => Some(state.rooms.len()),
         };
         let Some(place) = place else {
             self.registered = None;
@@ -115,9 +116,10 @@ impl Future for WaitForRoom {
             Some(_) => state.rooms[place].waker.clone_from(context.waker()),
             None if is_in => {}
             None => {
-                let (id, bytes, most) = (state.next_waiter, self.bytes, self.most);
+                let (id, waker) = (state.next_waiter, context.waker().clone());
                 state.next_waiter += 1;
-                state.rooms.insert(place, RoomWaiter { id, bytes, most, waker: context.waker().clone() });
+                let WaitForRoom { bytes, most, first, .. } = *self;
+                state.rooms.insert(place, RoomWaiter { id, bytes, most, first, waker });
                 self.registered = Some(id);
             }
         }

@@ -266,6 +266,9 @@ fn who_waits_for_room_is_let_in_in_order_as_parts_are_written() {
     let mut little = log.wait_for_room(MIB, most, false);
     assert!(poll_once(&mut gives_up).is_pending() && poll_once(&mut little).is_pending() && !log.has_room(MIB, most));
     assert!(poll_once(&mut log.wait_for_room(MIB, most, true)).is_ready());
+    let (mut first, mut second) = (log.wait_for_room(8 * MIB, most, true), log.wait_for_room(MIB, most, true));
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending(), "also among those in order");
+    drop((first, second));
     drop(gives_up);
     assert!(log.has_room(MIB, most), "the other one was let in");
     assert!(poll_once(&mut little).is_ready());
