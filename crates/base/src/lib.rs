@@ -8,6 +8,7 @@ pub mod crypto;
 pub mod ids;
 pub mod memory;
 pub mod mutant;
+pub mod pages;
 pub mod time;
 pub mod turns;
 pub mod world;

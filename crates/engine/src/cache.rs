@@ -3,22 +3,19 @@
 //! - The key cache shows the store's present view; the overlay is always asked first.
 //! - A fetched value enters only if no exchange has happened since the fetch began and no generation holds the
 //!   key (engine rule 15); a checkpoint's values enter before the exchange that takes its generation away.
-//! - Records are named for ever by (segment, index), so theirs needs no invalidation.
+//! - Records are named for ever by (segment, index), so theirs needs no invalidation ([`crate::decoded`]).
 //! - Both resist scans (quick_cache keeps what is asked for twice).
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tarn_base::ids::SegmentId;
 
+use crate::decoded::{ENTRY_OVERHEAD, Records};
 use crate::hash::FastBuild;
 use crate::key::Key;
 use crate::listings::Listings;
 use crate::names::Names;
 use crate::neighbours::Neighbours;
-
-/// What an entry costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
-const ENTRY_OVERHEAD: u64 = 160;
 
 /// About what an entry by its hash and an inode take together.
 const ENTRY_AND_INODE: u64 = 2 * ENTRY_OVERHEAD + 192;
@@ -32,17 +29,7 @@ impl Weighter<Key, Option<Bytes>> for KeyWeight {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct RecordWeight;
-
-impl Weighter<(SegmentId, u32), Bytes> for RecordWeight {
-    fn weight(&self, _key: &(SegmentId, u32), value: &Bytes) -> u64 {
-        ENTRY_OVERHEAD + value.len() as u64
-    }
-}
-
 type KeyMap = Cache<Key, Option<Bytes>, KeyWeight, FastBuild>;
-type RecordMap = Cache<(SegmentId, u32), Bytes, RecordWeight, FastBuild>;
 
 /// A listing names its keys once more, and is asked for far less often than they are.
 const LISTINGS_SHARE: u64 = 8;
@@ -55,7 +42,7 @@ pub struct Caches {
     pub listings: Listings,
     pub names: Names,
     pub neighbours: Neighbours,
-    pub records: RecordMap,
+    pub records: Records,
 }
 
 impl Caches {
@@ -75,13 +62,7 @@ impl Caches {
                 FastBuild::default(),
                 Default::default(),
             ),
-            records: Cache::with(
-                (record_bytes / (64 << 10)).max(64) as usize,
-                record_bytes,
-                RecordWeight,
-                FastBuild::default(),
-                Default::default(),
-            ),
+            records: Records::new(record_bytes),
         }
     }
 

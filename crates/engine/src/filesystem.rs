@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use tarn_base::ids::{Position, VolumeId};
 use tarn_base::memory::Memory;
 use tarn_base::mutant;
+use tarn_base::pages::Pages;
 use tarn_vfs::*;
 
 use crate::core::Core;
@@ -54,6 +55,10 @@ impl FileSystem for Engine {
 
     fn memory(&self) -> Memory {
         self.core.log.memory().clone()
+    }
+
+    fn pages(&self) -> Pages {
+        self.core.caches.records.pages().clone()
     }
 
     fn statfs(&self, _caller: &Caller, volume: VolumeId) -> Answer<FsStat> {

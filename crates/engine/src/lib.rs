@@ -13,6 +13,7 @@ pub mod config;
 #[cfg(test)]
 mod conformance;
 mod core;
+mod decoded;
 #[doc(hidden)]
 pub mod decoders;
 mod dedupe;

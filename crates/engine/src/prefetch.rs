@@ -41,9 +41,8 @@ impl Core {
             let value = cached(key).or_else(|| pins.keys.get(key).cloned()).flatten()?;
             RecordPointer::decode(&value).ok().map(|pointer| (*key, pointer))
         });
-        let missing: Vec<_> = pointers
-            .filter(|(_, pointer)| self.caches.records.get(&(pointer.segment, pointer.index)).is_none())
-            .collect();
+        let missing: Vec<_> =
+            pointers.filter(|(_, pointer)| !self.caches.records.holds(&(pointer.segment, pointer.index))).collect();
         // The reads that follow meet any error themselves.
         let _ = self.read_records(&missing).await;
     }

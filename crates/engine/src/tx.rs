@@ -396,10 +396,10 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// A record's plaintext, from RAM.
-    pub fn record(&mut self, key: Key, pointer: &RecordPointer) -> Step<Bytes> {
+    /// A record's plaintext, from RAM, for a reply with so many bytes of it.
+    pub fn record(&mut self, key: Key, pointer: &RecordPointer, taken: usize) -> Step<Bytes> {
         let name = (pointer.segment, pointer.index);
-        if let Some(bytes) = self.core.caches.records.get(&name) {
+        if let Some(bytes) = self.core.caches.records.read(&name, taken) {
             return Ok(bytes);
         }
         if let Some(bytes) = self.pins.records.get(&name) {

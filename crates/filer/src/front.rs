@@ -28,6 +28,7 @@ use crate::config::Settings;
 use crate::exit::{Outcome, Stop};
 use crate::net::{SystemDialer, SystemResolver};
 use crate::protocol::{ClientView, OperationStatus, StatusView, VolumeChange};
+use crate::socket::ClientSocket;
 
 /// Serves one connection to its end on the calling thread.
 pub type Connection =
@@ -82,12 +83,15 @@ impl Front {
 
     /// What a serving thread does with a connection.
     pub fn connection(&self) -> Connection {
-        let shared = self.shared.clone();
+        let (shared, pages) = (self.shared.clone(), self.files.pages());
         Arc::new(move |stream, peer| {
-            let shared = shared.clone();
+            let (shared, pages) = (shared.clone(), pages.clone());
             Box::pin(async move {
                 let served = match server::prepare(&stream) {
-                    Ok(()) => server::serve_connection(stream, peer, shared).await.map_err(|error| error.to_string()),
+                    Ok(()) => {
+                        let socket = ClientSocket::new(stream, pages);
+                        server::serve_connection(socket, peer, shared).await.map_err(|error| error.to_string())
+                    }
                     Err(error) => Err(error.to_string()),
                 };
                 if let Err(reason) = served {

@@ -24,4 +24,5 @@ mod report;
 mod serve;
 pub mod sizes;
 mod slice;
+mod socket;
 mod world;

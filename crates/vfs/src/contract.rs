@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tarn_base::ids::{Position, VolumeId};
 use tarn_base::memory::Memory;
+use tarn_base::pages::Pages;
 
 use crate::answer::Answer;
 use crate::handle::HandleKey;
@@ -58,6 +59,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Where large data is best received: [`FileSystem::write`] need not copy what [`Memory::lend`] has made of it.
     fn memory(&self) -> Memory {
         Memory::default()
+    }
+
+    /// What the data of a [`FileSystem::read`] may lie in that need not be copied to be sent.
+    fn pages(&self) -> Pages {
+        Pages::default()
     }
 
     fn statfs(&self, caller: &Caller, volume: VolumeId) -> Answer<FsStat>;

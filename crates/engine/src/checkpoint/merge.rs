@@ -176,7 +176,7 @@ impl Keeper {
             "old content",
             Box::pin(async move {
                 let names = wanted.iter().map(|(_, pointer)| (pointer.segment, pointer.index));
-                let cached = names.filter(|name| core.caches.records.peek(name).is_some()).collect();
+                let cached = names.filter(|name| core.caches.records.holds(name)).collect();
                 // It is about to be replaced: what readers have asked for must not give way to it.
                 let read = core.read_each(&wanted, false).await;
                 let shared = read.len() < wanted.len();

@@ -91,7 +91,8 @@ impl Read {
             let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
                 Some(pointer) => {
-                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer)?;
+                    let taken: u32 = gaps.iter().map(|(from, to)| to - from).sum();
+                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer, taken as usize)?;
                     if pointer.lost != 0 {
                         self.check_lost(tx, record, &pointer, &plain, &gaps)?;
                     }

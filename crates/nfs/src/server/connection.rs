@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -76,6 +77,12 @@ pub enum ConnectionError {
 pub trait Socket: AsyncRead + AsyncWrite + Unpin {
     /// Whether the peer has closed its side or reset the connection, though what it sent before may be unread.
     fn has_left(&self) -> bool;
+
+    /// As `poll_write_vectored`, and what need not be copied may not be. Whoever was told to wait comes again with the same bytes,
+    /// and perhaps more.
+    fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<std::io::Result<usize>> {
+        Pin::new(self).poll_write_vectored(cx, slices)
+    }
 }
 
 impl Socket for tokio::net::TcpStream {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tarn_base::ids::Position;
 use tarn_vfs::Answer;
-use tokio::io::AsyncWrite;
 
+use super::connection::Socket;
 use super::shared::Shared;
 use crate::service::{Called, Dispatched, STATUS_REFUSED};
 use crate::session::record;
@@ -176,7 +176,7 @@ impl Outbox {
     }
 
     /// Writes as much as the peer takes, or `enough` bytes, which `progress` counts up. Pending when the peer takes no more.
-    pub(super) fn poll_write<S: AsyncWrite + Unpin>(
+    pub(super) fn poll_write<S: Socket>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl Outbox {
             }
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let used = self.leaving.slices(self.written, limit - *progress, &mut slices);
-            match Pin::new(&mut *stream).poll_write_vectored(cx, &slices[..used]) {
+            match stream.poll_send(cx, &slices[..used]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(count)) => {
                     self.written += count;

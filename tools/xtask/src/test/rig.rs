@@ -45,6 +45,7 @@ pub const TESTS: &[Test] = &[
         short: &["direct", "5000"],
         long: &["direct", "100000"],
     },
+    Test { name: "read-again", script: "again.sh", needs: GUEST, short: &["1"], long: &["60"] },
     Test { name: "git-clone", script: "programs.sh", needs: GUEST, short: &["git"], long: &["git"] },
     Test { name: "tar", script: "programs.sh", needs: GUEST, short: &["tar"], long: &["tar"] },
     Test { name: "make", script: "programs.sh", needs: GUEST, short: &["make"], long: &["make"] },

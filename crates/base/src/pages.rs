@@ -1,0 +1,223 @@
+//! Memory whose pages may be handed to the kernel, which sends what is in them without copying it first.
+//!
+//! - Nobody is told when the kernel is done with a page: what is under way, or lies with a receiver on this machine that has not
+//!   read it, shows what the page holds *then*. So what is kept here is written once, and its pages go back to the kernel rather
+//!   than being used again: whoever still has them keeps them.
+//! - New pages cost more than copying the bytes that they hold a few times: only what is sent again and again belongs here.
+//! - A place costs address space from the beginning, and memory while something is kept there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Room for pieces of data of some sizes. Where the system gives no address space, nothing is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Pages(Option<Arc<block::Block>>);
+
+impl Pages {
+    /// What is shorter is not kept.
+    pub const LEAST: usize = 64 << 10;
+    /// From so many bytes on it costs less to hand pages over than to copy what is in them.
+    pub const WORTH: usize = 32 << 10;
+
+    /// Places for so many bytes, whatever their size.
+    pub fn new(bytes: u64) -> Pages {
+        Pages(block::Block::reserve(bytes).map(Arc::new))
+    }
+
+    /// A copy of `data` that lies in such pages; none if it is too short or too long, or no place is free.
+    pub fn keep(&self, data: &[u8]) -> Option<Bytes> {
+        let block = self.0.as_ref()?;
+        Some(Bytes::from_owner(block::Block::keep(block, data)?))
+    }
+
+    /// Whether all of `part` lies in such pages.
+    pub fn hold(&self, part: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|block| block.holds(part))
+    }
+}
+
+mod block {
+    use std::ffi::c_void;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::Pages;
+
+    /// Of the places: each twice the one before.
+    const SIZES: usize = 5;
+
+    /// Address space, a part of it for each size.
+    #[derive(Debug)]
+    pub struct Block {
+        begin: NonNull<u8>,
+        /// Bytes of a part.
+        part: usize,
+        free: [Mutex<Free>; SIZES],
+    }
+
+    /// Places where nothing is kept.
+    #[derive(Debug, Default)]
+    struct Free {
+        left: Vec<usize>,
+        /// Nothing was ever kept in this one and those after it.
+        unused: usize,
+    }
+
+    // SAFETY: a place belongs to the one `Kept` that was made of it, and is only read once that is made.
+    unsafe impl Send for Block {}
+    // SAFETY: as above; what is free is behind locks.
+    unsafe impl Sync for Block {}
+
+    fn size(class: usize) -> usize {
+        Pages::LEAST << class
+    }
+
+    impl Block {
+        pub fn reserve(bytes: u64) -> Option<Block> {
+            let part = usize::try_from(bytes).ok()?.checked_next_multiple_of(size(SIZES - 1))?;
+            let len = part.checked_mul(SIZES).filter(|len| *len > 0)?;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a mapping of its own, wherever the kernel likes.
+            let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+            let begin = begin.ok()?;
+            // Pages of 2 MiB would hold memory of places where nothing is kept. A kernel without them says no.
+            // SAFETY: the whole mapping, and the advice changes none of its bytes.
+            let _ = unsafe { madvise(begin, len, Advice::LinuxNoHugepage) };
+            Some(Block { begin: NonNull::new(begin.cast())?, part, free: Default::default() })
+        }
+
+        fn len(&self) -> usize {
+            self.part * SIZES
+        }
+
+        pub fn holds(&self, part: &[u8]) -> bool {
+            let begin = self.begin.as_ptr() as usize;
+            let from = part.as_ptr() as usize;
+            from >= begin && from + part.len() <= begin + self.len()
+        }
+
+        pub fn keep(this: &Arc<Block>, data: &[u8]) -> Option<Kept> {
+            let class = (0..SIZES).find(|class| size(*class) >= data.len()).filter(|_| data.len() >= Pages::LEAST)?;
+            let place = {
+                let mut free = this.free[class].lock();
+                let unused = free.unused;
+                free.left.pop().or_else(|| {
+                    let fits = (unused + 1) * size(class) <= this.part;
+                    fits.then(|| {
+                        free.unused += 1;
+                        unused
+                    })
+                })?
+            };
+            let kept = Kept { block: this.clone(), class, place, len: data.len() };
+            // SAFETY: the place is within the mapping, as long as the data at least, and nobody else's.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), kept.at(), data.len()) };
+            Some(kept)
+        }
+    }
+
+    impl Drop for Block {
+        fn drop(&mut self) {
+            // SAFETY: whoever keeps something of it keeps the block.
+            let unmapped = unsafe { munmap(self.begin.as_ptr().cast::<c_void>(), self.len()) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+
+    /// A place with something in it.
+    pub struct Kept {
+        block: Arc<Block>,
+        class: usize,
+        place: usize,
+        len: usize,
+    }
+
+    impl Kept {
+        fn at(&self) -> *mut u8 {
+            let offset = self.class * self.block.part + self.place * size(self.class);
+            // SAFETY: every place lies within the mapping.
+            unsafe { self.block.begin.as_ptr().add(offset) }
+        }
+    }
+
+    impl AsRef<[u8]> for Kept {
+        fn as_ref(&self) -> &[u8] {
+            // SAFETY: so many bytes were written there, and nobody writes again before this is dropped.
+            unsafe { std::slice::from_raw_parts(self.at(), self.len) }
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            // SAFETY: the place is nobody else's; its next bytes come into pages that the kernel gives anew.
+            let given = unsafe { madvise(self.at().cast::<c_void>(), size(self.class), Advice::LinuxDontNeed) };
+            // Pages that are still here may be under way, and must not change: the place is given up.
+            if given.is_ok() {
+                self.block.free[self.class].lock().left.push(self.place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
+
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    #[test]
+    fn pieces_are_kept_by_size_while_there_are_places() {
+        let pages = Pages::new(1 << 20);
+        let data: Vec<u8> = (0..1 << 20).map(|at: u32| (at ^ (at >> 8)) as u8).collect();
+        assert!(pages.keep(&data[..Pages::LEAST - 1]).is_none() && pages.keep(&vec![0; (1 << 20) + 1]).is_none());
+        let kept: Vec<Bytes> = [64, 100, 128, 500, 1024].map(|kib| pages.keep(&data[..kib * KIB]).unwrap()).into();
+        for bytes in &kept {
+            assert!(bytes[..] == data[..bytes.len()] && pages.hold(bytes) && pages.hold(&bytes[9..77]));
+            assert_eq!(bytes.as_ptr() as usize % 4096, 0);
+        }
+        assert!(pages.keep(&data).is_none(), "there is one place of this size");
+        assert!(!pages.hold(&data) && !Pages::default().hold(&kept[0]));
+        let (place, rest) = (kept[4].as_ptr(), kept[4].slice(5..));
+        drop(kept);
+        assert!(pages.keep(&data).is_none(), "a part of it is still kept");
+        assert!(rest[..] == data[5..]);
+        drop(rest);
+        assert_eq!(pages.keep(&data).unwrap().as_ptr(), place);
+        let last = pages.keep(&data[..Pages::LEAST]).unwrap();
+        drop(pages);
+        assert!(last[..] == data[..Pages::LEAST], "what is kept keeps its memory");
+    }
+
+    #[test]
+    fn what_the_kernel_has_does_not_change_when_its_place_is_used_again() {
+        let pages = Pages::new(1 << 20);
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let kept = pages.keep(&[1; 1 << 20]).unwrap();
+        // SAFETY: the pipe is given the pages to read from.
+        let given = unsafe { vmsplice(&into, &kept[100..40 * KIB]) };
+        assert_eq!(given, 40 * KIB - 100);
+        drop(kept);
+        let again = pages.keep(&[2; 1 << 20]).unwrap();
+        let mut found = vec![0; given];
+        std::fs::File::from(out).read_exact(&mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == 1), "what was under way");
+        assert!(again.iter().all(|byte| *byte == 2));
+    }
+
+    /// # Safety
+    ///
+    /// As of `rustix::pipe::vmsplice`.
+    unsafe fn vmsplice(into: &std::os::fd::OwnedFd, part: &[u8]) -> usize {
+        let part = rustix::pipe::IoSliceRaw::from_slice(part);
+        // SAFETY: the caller's.
+        unsafe { rustix::pipe::vmsplice(into, &[part], SpliceFlags::NONBLOCK) }.unwrap()
+    }
+}
