@@ -28,8 +28,8 @@ guest -s "$WORK/share" -t 1500 "
             for name in \$pair; do wait -n || exit 1; done
         done
     done" || fail "a file is not what was written"
-# The address space of such pages: five times the cache, mapped in one piece.
-held=$(awk -v size=$((CACHE_MIB * 5 << 10)) '$1 == "Size:" {ours = $2 == size} $1 == "Rss:" && ours {print $2}' \
+# The address space of pages of this size: as much as the cache, mapped in one piece.
+held=$(awk -v size=$((CACHE_MIB << 10)) '$1 == "Size:" {ours = $2 == size} $1 == "Rss:" && ours {print $2}' \
     "/proc/$SERVER/smaps")
 [ "${held:-0}" -gt 2048 ] || fail "the server has ${held:-no} KiB of pages to hand over: nothing was sent from there"
 echo "$rounds rounds of 40 files read, each as it was written; $held KiB lay in pages to hand over"

@@ -9,8 +9,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, pipe_with, vmsplice};
 
-/// Room for pieces of data of some sizes. Where the system gives no address space, nothing is kept.
+/// Room for pieces of data of some sizes. Where the system has no address space for it, or does not leave alone what it was
+/// handed, nothing is kept.
 #[derive(Clone, Debug, Default)]
 pub struct Pages(Option<Arc<block::Block>>);
 
@@ -20,9 +22,28 @@ impl Pages {
     /// From so many bytes on it costs less to hand pages over than to copy what is in them.
     pub const WORTH: usize = 32 << 10;
 
-    /// Places for so many bytes, whatever their size.
+    /// Places of each size for so many bytes, if what is kept there can be handed over.
     pub fn new(bytes: u64) -> Pages {
-        Pages(block::Block::reserve(bytes).map(Arc::new))
+        let pages = Pages(block::Block::reserve(bytes).map(Arc::new));
+        if pages.leave_alone() { pages } else { Pages::default() }
+    }
+
+    /// Whether the kernel still has what it was handed once its place is used again. A system that is only imitated may do
+    /// nothing for what gives pages back, and say that it has.
+    fn leave_alone(&self) -> bool {
+        let Ok((out, into)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else { return false };
+        let Some(first) = self.keep(&[1; Pages::LEAST]) else { return false };
+        let handed = [IoSliceRaw::from_slice(&first[..1])];
+        // SAFETY: the kernel reads from the piece.
+        if unsafe { vmsplice(&into, &handed, SpliceFlags::NONBLOCK) } != Ok(1) {
+            return false;
+        }
+        let place = first.as_ptr();
+        drop(first);
+        let second = self.keep(&[2; Pages::LEAST]);
+        let same = second.is_some_and(|second| second.as_ptr() == place && second[0] == 2);
+        let mut found = [0];
+        same && rustix::io::read(&out, &mut found) == Ok(1) && found == [1]
     }
 
     /// A copy of `data` that lies in such pages; none if it is too short or too long, or no place is free.
@@ -43,7 +64,7 @@ mod block {
     use std::sync::Arc;
 
     use parking_lot::Mutex;
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
     use super::Pages;
 
@@ -62,6 +83,8 @@ mod block {
     /// Places where nothing is kept.
     #[derive(Debug, Default)]
     struct Free {
+        /// Whether this part of the block may be touched: what may is charged, where the system charges address space.
+        opened: bool,
         left: Vec<usize>,
         /// Nothing was ever kept in this one and those after it.
         unused: usize,
@@ -82,7 +105,7 @@ mod block {
             let len = part.checked_mul(SIZES).filter(|len| *len > 0)?;
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             // SAFETY: a mapping of its own, wherever the kernel likes.
-            let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+            let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags) };
             let begin = begin.ok()?;
             // Pages of 2 MiB would hold memory of places where nothing is kept. A kernel without them says no.
             // SAFETY: the whole mapping, and the advice changes none of its bytes.
@@ -92,6 +115,12 @@ mod block {
 
         fn len(&self) -> usize {
             self.part * SIZES
+        }
+
+        /// Where the places of a size begin.
+        fn part(&self, class: usize) -> *mut c_void {
+            // SAFETY: every part lies within the mapping.
+            unsafe { self.begin.as_ptr().add(class * self.part) }.cast()
         }
 
         pub fn holds(&self, part: &[u8]) -> bool {
@@ -104,6 +133,15 @@ mod block {
             let class = (0..SIZES).find(|class| size(*class) >= data.len()).filter(|_| data.len() >= Pages::LEAST)?;
             let place = {
                 let mut free = this.free[class].lock();
+                if !free.opened {
+                    // SAFETY: this part is within the mapping, and nobody has had any of it.
+                    let opened =
+                        unsafe { mprotect(this.part(class), this.part, MprotectFlags::READ | MprotectFlags::WRITE) };
+                    free.opened = opened.is_ok();
+                }
+                if !free.opened {
+                    return None;
+                }
                 let unused = free.unused;
                 free.left.pop().or_else(|| {
                     let fits = (unused + 1) * size(class) <= this.part;
@@ -138,9 +176,9 @@ mod block {
 
     impl Kept {
         fn at(&self) -> *mut u8 {
-            let offset = self.class * self.block.part + self.place * size(self.class);
-            // SAFETY: every place lies within the mapping.
-            unsafe { self.block.begin.as_ptr().add(offset) }
+            let part = self.block.part(self.class).cast::<u8>();
+            // SAFETY: every place lies within its part.
+            unsafe { part.add(self.place * size(self.class)) }
         }
     }
 
@@ -166,8 +204,6 @@ mod block {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-
-    use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 
     use super::*;
 
@@ -202,7 +238,8 @@ mod tests {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
         let kept = pages.keep(&[1; 1 << 20]).unwrap();
         // SAFETY: the pipe is given the pages to read from.
-        let given = unsafe { vmsplice(&into, &kept[100..40 * KIB]) };
+        let given =
+            unsafe { vmsplice(&into, &[IoSliceRaw::from_slice(&kept[100..40 * KIB])], SpliceFlags::NONBLOCK) }.unwrap();
         assert_eq!(given, 40 * KIB - 100);
         drop(kept);
         let again = pages.keep(&[2; 1 << 20]).unwrap();
@@ -210,14 +247,5 @@ mod tests {
         std::fs::File::from(out).read_exact(&mut found).unwrap();
         assert!(found.iter().all(|byte| *byte == 1), "what was under way");
         assert!(again.iter().all(|byte| *byte == 2));
-    }
-
-    /// # Safety
-    ///
-    /// As of `rustix::pipe::vmsplice`.
-    unsafe fn vmsplice(into: &std::os::fd::OwnedFd, part: &[u8]) -> usize {
-        let part = rustix::pipe::IoSliceRaw::from_slice(part);
-        // SAFETY: the caller's.
-        unsafe { rustix::pipe::vmsplice(into, &[part], SpliceFlags::NONBLOCK) }.unwrap()
     }
 }

@@ -16,17 +16,20 @@ use crate::hash::FastBuild;
 /// What an entry of a cache costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 pub const ENTRY_OVERHEAD: u64 = 160;
 
-/// Large reads after which a record moves. New pages and giving them back cost about 400 us for a MiB where a reply's copy
-/// costs 95: whatever happens next, it costs at most twice what the better choice would have.
-const READS: u32 = 4;
+/// How often a record's bytes are copied for large reads before it moves. New pages and giving them back cost about 400 us for a
+/// MiB where a reply's copy costs 95: whatever happens next, it costs about twice what the better choice would have, at most.
+const COPIES: u32 = 4;
 
 /// Segment and index.
 type Name = (SegmentId, u32);
 
-/// A record, and how many large reads it has had.
+/// What one takes besides, with its bytes' owner.
+const RECORD_OVERHEAD: u64 = ENTRY_OVERHEAD + 96;
+
 struct Record {
     bytes: Bytes,
-    reads: AtomicU32,
+    /// Bytes that large reads had of it, while it can move.
+    taken: AtomicU32,
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +37,7 @@ struct Weight;
 
 impl Weighter<Name, Arc<Record>> for Weight {
     fn weight(&self, _name: &Name, record: &Arc<Record>) -> u64 {
-        ENTRY_OVERHEAD + record.bytes.len() as u64
+        RECORD_OVERHEAD + record.bytes.len() as u64
     }
 }
 
@@ -60,21 +63,24 @@ impl Records {
         self.map.get(name).map(|record| record.bytes.clone())
     }
 
-    /// As [`Records::get`], for a reply with so many bytes of it.
-    pub fn read(&self, name: &Name, taken: usize) -> Option<Bytes> {
-        let record = self.map.get(name)?;
-        // Each of those who count is one of the first few, and the last of these moves it.
-        if taken >= Pages::WORTH
-            && record.reads.load(Ordering::Relaxed) < READS
-            && record.reads.fetch_add(1, Ordering::Relaxed) + 1 == READS
+    /// Notes a reply with so many bytes of a record. It moves for those that follow.
+    pub fn answered(&self, name: &Name, taken: usize) {
+        if taken < Pages::WORTH {
+            return;
+        }
+        let Some(record) = self.map.get(name) else { return };
+        let enough = record.bytes.len() as u32 * COPIES;
+        let before = record.taken.load(Ordering::Relaxed);
+        // Of those who come at once one moves it.
+        if before < enough
+            && record.taken.fetch_add(taken as u32, Ordering::Relaxed) == before
+            && before + taken as u32 >= enough
             && let Some(bytes) = self.pages.keep(&record.bytes)
         {
-            let moved = Record { bytes: bytes.clone(), reads: AtomicU32::new(READS) };
+            let moved = Record { bytes, taken: AtomicU32::new(enough) };
             // One that has just gone does not come back.
             let _ = self.map.replace(*name, Arc::new(moved), true);
-            return Some(bytes);
         }
-        Some(record.bytes.clone())
     }
 
     pub fn holds(&self, name: &Name) -> bool {
@@ -82,7 +88,7 @@ impl Records {
     }
 
     pub fn insert(&self, name: Name, bytes: Bytes) {
-        self.map.insert(name, Arc::new(Record { bytes, reads: AtomicU32::new(0) }));
+        self.map.insert(name, Arc::new(Record { bytes, taken: AtomicU32::new(0) }));
     }
 
     pub fn remove(&self, name: &Name) {
@@ -120,20 +126,29 @@ mod tests {
     #[test]
     fn what_large_reads_ask_for_again_moves_into_pages() {
         let records = Records::new(16 << 20);
-        assert_eq!(records.read(&NAME, 1 << 20), None);
+        records.answered(&NAME, 1 << 20);
         records.insert(NAME, fill(7));
-        for _ in 0..READS + 2 {
-            assert!(!records.pages().hold(&records.read(&NAME, Pages::WORTH - 1).unwrap()), "small reads do not count");
-        }
-        let at = |taken| records.pages().hold(&records.read(&NAME, taken).unwrap());
-        let moves: Vec<bool> = (0..READS + 2).map(|_| at(Pages::WORTH)).collect();
-        assert_eq!(moves, [false, false, false, true, true, true]);
         let weight = records.weight();
-        assert!(at(10) && records.get(&NAME).unwrap() == fill(7));
+        let moves = |taken: usize, times: u32| {
+            let place = |_| {
+                records.answered(&NAME, taken);
+                records.pages().hold(&records.get(&NAME).unwrap())
+            };
+            (0..times).map(place).collect::<Vec<bool>>()
+        };
+        assert_eq!(moves(Pages::WORTH - 1, 20), [false; 20], "small reads do not count");
+        assert_eq!(moves(64 << 10, COPIES + 1), [false, false, false, true, true]);
+        assert!(records.get(&NAME).unwrap() == fill(7));
         records.insert(NAME, fill(8));
         assert_eq!((records.weight(), records.len()), (weight, 1));
-        assert!(!at(Pages::WORTH), "what comes anew begins anew");
+        assert_eq!(
+            moves(32 << 10, 2 * COPIES).iter().filter(|moved| **moved).count(),
+            1,
+            "what comes anew begins anew"
+        );
+        assert!(records.get(&NAME).unwrap() == fill(8));
         records.remove(&NAME);
+        records.answered(&NAME, 64 << 10);
         assert!(!records.holds(&NAME) && records.get(&NAME).is_none());
     }
 
@@ -142,8 +157,9 @@ mod tests {
         let records = Records::new(16 << 20);
         let small = Bytes::from(vec![1; Pages::WORTH]);
         records.insert(NAME, small.clone());
-        for _ in 0..READS * 2 {
-            assert_eq!(records.read(&NAME, Pages::WORTH).unwrap().as_ptr(), small.as_ptr());
+        for _ in 0..COPIES * 2 {
+            records.answered(&NAME, Pages::WORTH);
+            assert_eq!(records.get(&NAME).unwrap().as_ptr(), small.as_ptr());
         }
     }
 }

@@ -396,10 +396,10 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// A record's plaintext, from RAM, for a reply with so many bytes of it.
-    pub fn record(&mut self, key: Key, pointer: &RecordPointer, taken: usize) -> Step<Bytes> {
+    /// A record's plaintext, from RAM.
+    pub fn record(&mut self, key: Key, pointer: &RecordPointer) -> Step<Bytes> {
         let name = (pointer.segment, pointer.index);
-        if let Some(bytes) = self.core.caches.records.read(&name, taken) {
+        if let Some(bytes) = self.core.caches.records.get(&name) {
             return Ok(bytes);
         }
         if let Some(bytes) = self.pins.records.get(&name) {

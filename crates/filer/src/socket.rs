@@ -3,7 +3,8 @@
 //! - Its pages go into a pipe (vmsplice), and from there to the socket (splice). What lies elsewhere, and little of it, is copied
 //!   as ever.
 //! - What the socket did not take stays in the pipe, and is the first to go when it takes more; nothing overtakes it.
-//! - A kernel that does not know how, or a process that may have no more files, copies.
+//! - A kernel that does not know how, or pipes enough in use, and it is copied. What is in a pipe is always what comes next, so
+//!   that it can be copied instead at any time.
 
 use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -46,17 +47,13 @@ impl Socket for ClientSocket {
         loop {
             ready!(stream.poll_write_ready(cx))?;
             let sent = stream.try_io(Interest::WRITABLE, || {
-                if piped.is_some() {
-                    return pipe::drain(stream, piped, slices.iter().map(|slice| slice.len()).sum());
+                if piped.is_none() && copied == 0 {
+                    *piped = pipe::fill(&slices[..run]);
                 }
-                if copied > 0 {
-                    return pipe::copy(stream, &slices[..copied], copied < slices.len());
-                }
-                match pipe::fill(&slices[..run]) {
-                    Some(filled) => {
-                        *piped = Some(filled);
-                        pipe::drain(stream, piped, usize::MAX)
-                    }
+                let most = slices.iter().map(|slice| slice.len()).sum();
+                match pipe::drain(stream, piped, most) {
+                    Some(drained) => drained,
+                    None if copied > 0 => pipe::copy(stream, &slices[..copied], copied < slices.len()),
                     None => pipe::copy(stream, &slices[..run], run < slices.len()),
                 }
             });
@@ -92,17 +89,26 @@ mod pipe {
     use std::cell::RefCell;
     use std::io::{IoSlice, Result};
     use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+    use rustix::io::{Errno, retry_on_intr};
     use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
     use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, vmsplice};
     use tokio::net::TcpStream;
 
-    /// Bytes that a pipe has room for, where the system lets it: more than a turn of a connection.
+    /// Bytes that a pipe has room for: more than a turn of a connection.
     const SIZE: usize = 1 << 20;
+    /// Pipes that there may be. A user has memory for 64 of this size by default, and files are for connections first.
+    const PIPES_MAX: usize = 48;
     /// Pieces handed over at a time.
     const PIECES: usize = 16;
     /// Empty pipes that a thread keeps.
     const SPARE_MAX: usize = 4;
+
+    /// Pipes that there are.
+    static PIPES: AtomicUsize = AtomicUsize::new(0);
+    /// It was tried, and the system does not do it.
+    static REFUSED: AtomicBool = AtomicBool::new(false);
 
     struct Pipe {
         from: OwnedFd,
@@ -130,13 +136,20 @@ mod pipe {
 
     impl Pipe {
         fn get() -> Option<Pipe> {
+            if REFUSED.load(Ordering::Relaxed) {
+                return None;
+            }
             if let Some(pipe) = SPARE.with_borrow_mut(Vec::pop) {
                 return Some(pipe);
             }
+            if PIPES.load(Ordering::Relaxed) >= PIPES_MAX {
+                return None;
+            }
             let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-            // Where many have been had already it stays small, and takes more calls.
-            let _ = fcntl_setpipe_size(&to, SIZE);
-            Some(Pipe { from, to })
+            PIPES.fetch_add(1, Ordering::Relaxed);
+            let pipe = Pipe { from, to };
+            // A small one would take more calls than copying is worth.
+            fcntl_setpipe_size(&pipe.to, SIZE).is_ok().then_some(pipe)
         }
 
         /// For the next one; nothing is in it.
@@ -149,6 +162,12 @@ mod pipe {
         }
     }
 
+    impl Drop for Pipe {
+        fn drop(&mut self) {
+            PIPES.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Hands over pages of `run`, from its begin on and as far as a pipe has room. None if that cannot be done.
     pub fn fill(run: &[IoSlice<'_>]) -> Option<Piped> {
         let pipe = Pipe::get()?;
@@ -156,25 +175,33 @@ mod pipe {
             std::array::from_fn(|index| IoSliceRaw::from_slice(run.get(index).map_or(&[], |piece| piece)));
         // SAFETY: the kernel reads from the pieces. That it may do so later is what `Pages` are for: they do not change.
         let filled = unsafe { vmsplice(&pipe.to, &pieces[..run.len().min(PIECES)], SpliceFlags::NONBLOCK) };
-        match filled {
-            Ok(bytes) if bytes > 0 => {
-                let all: usize = run.iter().map(|piece| piece.len()).sum();
-                Some(Piped { pipe, bytes, more: bytes < all })
-            }
-            _ => None,
-        }
+        let bytes = filled.ok().filter(|bytes| *bytes > 0)?;
+        let all: usize = run.iter().map(|piece| piece.len()).sum();
+        Some(Piped { pipe, bytes, more: bytes < all })
     }
 
-    /// Moves what is in the pipe to the socket, `most` bytes of it; once it is empty there is no pipe.
-    pub fn drain(stream: &TcpStream, piped: &mut Option<Piped>, most: usize) -> Result<usize> {
-        let Some(held) = piped else { return Ok(0) };
+    /// Moves what is in the pipe to the socket, `most` bytes of it; once it is empty there is no pipe. None without one, and where
+    /// the system does not do this: then all of it is still to be sent.
+    pub fn drain(stream: &TcpStream, piped: &mut Option<Piped>, most: usize) -> Option<Result<usize>> {
+        let held = piped.as_mut()?;
         let more = if held.more { SpliceFlags::MORE } else { SpliceFlags::empty() };
-        let taken = splice(&held.pipe.from, None, stream, None, held.bytes.min(most), SpliceFlags::NONBLOCK | more)?;
-        held.bytes -= taken;
-        if let Some(Piped { pipe, .. }) = piped.take_if(|held| held.bytes == 0) {
-            pipe.put();
+        let flags = SpliceFlags::NONBLOCK | more;
+        let taken = retry_on_intr(|| splice(&held.pipe.from, None, stream, None, held.bytes.min(most), flags));
+        match taken {
+            Ok(taken) => {
+                held.bytes -= taken;
+                if let Some(Piped { pipe, .. }) = piped.take_if(|held| held.bytes == 0) {
+                    pipe.put();
+                }
+                Some(Ok(taken))
+            }
+            Err(Errno::PERM | Errno::NOSYS | Errno::INVAL | Errno::ACCESS) => {
+                REFUSED.store(true, Ordering::Relaxed);
+                *piped = None;
+                None
+            }
+            Err(error) => Some(Err(error.into())),
         }
-        Ok(taken)
     }
 
     /// Copies; `more` says that something follows at once, and one packet may hold both.

@@ -10,6 +10,7 @@ use super::data::{self, records_of};
 use crate::key::Key;
 use crate::overlay::{Extent, Source};
 use crate::run::{Operation, refuse};
+use crate::segments::flight::Name;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Stop, Tx};
 use crate::value::{Inode, MapState};
@@ -45,12 +46,20 @@ impl Operation for Read {
     }
 }
 
+/// What was found of a read.
+#[derive(Default)]
+struct Pieces {
+    data: SmallVec<[Bytes; 4]>,
+    /// Of which records of the store, and how many of its bytes each gave.
+    records: SmallVec<[(Name, usize); 4]>,
+}
+
 impl Read {
     /// The bytes, of which there are so many.
     pub(super) fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
         let volume = tx.volume(self.node.volume)?;
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
-        let mut out = SmallVec::new();
+        let mut out = Pieces::default();
         let mut missing = false;
         for part in records_of(inode.record_bits, self.offset, count) {
             match self.record(tx, &volume, inode, cuts.as_ref(), part, &mut out) {
@@ -59,7 +68,11 @@ impl Read {
                 other => other?,
             }
         }
-        if missing { Err(Stop::Need) } else { Ok(out) }
+        if missing {
+            return Err(Stop::Need);
+        }
+        out.records.iter().for_each(|(name, taken)| tx.core.caches.records.answered(name, *taken));
+        Ok(out.data)
     }
 
     /// Bytes `start..end` of a record.
@@ -70,7 +83,7 @@ impl Read {
         inode: &Inode,
         cuts: Option<&MapState>,
         (record, start, end): (u64, u32, u32),
-        out: &mut SmallVec<[Bytes; 4]>,
+        out: &mut Pieces,
     ) -> Step<()> {
         let key = (volume.id, self.node.ino, record);
         let counts = |generation| cuts.is_none_or(|map: &MapState| map.counts(record, generation));
@@ -91,8 +104,9 @@ impl Read {
             let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
                 Some(pointer) => {
+                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer)?;
                     let taken: u32 = gaps.iter().map(|(from, to)| to - from).sum();
-                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer, taken as usize)?;
+                    out.records.push(((pointer.segment, pointer.index), taken as usize));
                     if pointer.lost != 0 {
                         self.check_lost(tx, record, &pointer, &plain, &gaps)?;
                     }
@@ -113,7 +127,7 @@ impl Read {
         }
         found.sort_unstable_by_key(|extent| extent.start);
         for extent in found {
-            out.push(match extent.source {
+            out.data.push(match extent.source {
                 Source::Ram(bytes) | Source::Held(bytes) | Source::Unlogged { bytes, .. } => bytes,
                 Source::Log(place) => tx.logged(place)?,
                 Source::Zero => Bytes::from_static(&ZEROS[..(extent.end - extent.start) as usize]),
