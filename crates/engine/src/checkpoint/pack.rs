@@ -33,7 +33,7 @@ use crate::key::Key;
 use crate::records::Family;
 
 /// PUTs at once.
-const PUTS_MAX: usize = 4;
+const PUTS_MAX: usize = 8;
 /// Segment numbers reserved beyond those in use.
 pub(crate) const RESERVE: u32 = 64;
 

@@ -78,7 +78,7 @@ fn background(cores: usize) -> Outcome<Runtime> {
 /// the disk works: beside who packs on one core there are as many for PUTs as a disk needs to be busy.
 fn bulk(cores: usize) -> Outcome<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((cores + 3).clamp(4, 16))
+        .worker_threads((cores + 8).clamp(9, 24))
         .thread_name("bulk")
         .on_thread_start(|| give_way(BULK_NICE))
         .enable_all()
