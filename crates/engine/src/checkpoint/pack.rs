@@ -27,13 +27,16 @@ use tokio::sync::oneshot;
 use super::collect::{Due, damaged};
 use super::merge::Merged;
 use super::{CheckpointError, Done, Keeper, Stages, Turn};
+use crate::config::Config;
 use crate::core::Core;
 use crate::dedupe::{Known, LENGTH_MIN};
 use crate::key::Key;
 use crate::records::Family;
 
-/// PUTs at once.
-const PUTS_MAX: usize = 8;
+/// PUTs at once: as many as a disk needs to be busy, fewer where their segments were more than a share of the memory for changes.
+const PUTS_MAX: u64 = 8;
+const PUTS_MIN: u64 = 4;
+const PUTS_SHARE: u64 = 8;
 /// Segment numbers reserved beyond those in use.
 pub(crate) const RESERVE: u32 = 64;
 
@@ -44,6 +47,12 @@ const SEEN_MAX: usize = 10_000;
 
 /// Records read back at once before they are shared.
 const CHECKS_MAX: usize = 16;
+
+/// How many PUTs may be under way.
+fn puts_at_once(config: &Config) -> usize {
+    let fit = config.overlay_limit() / PUTS_SHARE / u64::from(config.segment_bytes).max(1);
+    fit.clamp(PUTS_MIN, PUTS_MAX) as usize
+}
 
 type Put = Pin<Box<dyn Future<Output = (SegmentId, Result<(), StoreError>)> + Send>>;
 type Checking = Pin<Box<dyn Future<Output = Check> + Send>>;
@@ -267,7 +276,7 @@ impl<'a> Packer<'a> {
         self.packed.pointers.push((key, pointer));
         if full {
             self.put(id);
-            self.wait_below(PUTS_MAX).await?;
+            self.wait_below(puts_at_once(&self.keeper.core.config)).await?;
         }
         Ok(())
     }
@@ -372,5 +381,18 @@ fn compression(setting: CompressionSetting) -> Compression {
         CompressionSetting::None => Compression::None,
         CompressionSetting::Lz4 => Compression::Lz4,
         CompressionSetting::Zstd(level) => Compression::Zstd(i32::from(level)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_under_way_take_a_share_of_the_memory_for_changes() {
+        let puts =
+            |overlay_bytes, segment_bytes| puts_at_once(&Config { overlay_bytes, segment_bytes, ..Config::default() });
+        assert_eq!([256, 512, 768, 1024, 4096].map(|mib| puts(mib << 20, 16 << 20)), [4, 4, 6, 8, 8]);
+        assert_eq!((puts(4 << 30, 0), puts(0, u32::MAX)), (8, 4));
     }
 }
