@@ -46,6 +46,7 @@ pub const TESTS: &[Test] = &[
         long: &["direct", "100000"],
     },
     Test { name: "read-again", script: "again.sh", needs: GUEST, short: &["1"], long: &["60"] },
+    Test { name: "listing", script: "listing.sh", needs: GUEST, short: &["5000"], long: &["200000"] },
     Test { name: "git-clone", script: "programs.sh", needs: GUEST, short: &["git"], long: &["git"] },
     Test { name: "tar", script: "programs.sh", needs: GUEST, short: &["tar"], long: &["tar"] },
     Test { name: "make", script: "programs.sh", needs: GUEST, short: &["make"], long: &["make"] },
