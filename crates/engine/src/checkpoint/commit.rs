@@ -4,11 +4,12 @@
 //! - After an error the store is opened anew and its state read: it alone says whether the batch is there
 //!   (engine rule 15).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use tarn_base::ids::{SegmentId, VolumeId};
 use tarn_base::mutant;
 use tarn_data::{SegmentState, SegmentValue, object_name};
@@ -26,6 +27,9 @@ use crate::value::{ShardState, Usage};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// Objects without a key that are deleted at once, and after one checkpoint.
+const DELETES_AT_ONCE: usize = 8;
+const DELETES_MAX: usize = 64;
 /// Tries of opening the store again while the engine is closing.
 const TRIES_AT_END: u32 = 3;
 
@@ -103,7 +107,6 @@ impl Keeper {
         if turn.meta.is_some() {
             self.forget(packed);
             turn.given_up.extend(drawn);
-            self.remove_given_up(turn).await;
         } else {
             // Nobody could say: the objects may be needed.
             turn.undecided.extend(drawn);
@@ -241,31 +244,37 @@ impl Keeper {
         Ok(meta)
     }
 
-    /// Deletes objects without a key, as far as that goes; those that stay are deleted at the next opening.
+    /// Deletes objects without a key, as far as that goes; those that stay are deleted after the next checkpoint, or at
+    /// the next opening.
     ///
     /// A PUT that was not answered may arrive after that: each is deleted once more when the hold time is over, and
     /// counts as unsettled until then.
     pub(super) async fn remove_given_up(&self, turn: &mut Turn) {
         let now = self.core.world.clock.steady();
-        for counter in std::mem::take(&mut turn.given_up) {
-            match self.delete_number(counter).await {
-                true => turn.deleted.push((counter, now)),
-                false => turn.given_up.push(counter),
-            }
-        }
+        let gone = self.delete_numbers(&turn.given_up).await;
+        turn.given_up.retain(|counter| !gone.contains(counter));
+        turn.deleted.extend(gone.into_iter().map(|counter| (counter, now)));
     }
 
     /// Deletes objects once more that may have arrived after they were deleted.
     pub(super) async fn remove_late(&self, turn: &mut Turn) {
         let due = self.core.world.clock.steady().saturating_sub(self.core.config.hold);
-        let (late, young): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut turn.deleted).into_iter().partition(|(_, at)| *at <= due);
-        turn.deleted = young;
-        for (counter, at) in late {
-            if !self.delete_number(counter).await {
-                turn.deleted.push((counter, at));
+        let late: Vec<u32> = turn.deleted.iter().filter(|(_, at)| *at <= due).map(|(counter, _)| *counter).collect();
+        let gone = self.delete_numbers(&late).await;
+        turn.deleted.retain(|(counter, _)| !gone.contains(counter));
+    }
+
+    /// Those whose objects are surely not there now. Where the store does not answer, it is not asked for the rest.
+    async fn delete_numbers(&self, counters: &[u32]) -> BTreeSet<u32> {
+        let mut gone = BTreeSet::new();
+        for some in counters.chunks(DELETES_AT_ONCE).take(DELETES_MAX / DELETES_AT_ONCE) {
+            let answers = join_all(some.iter().map(|counter| self.delete_number(*counter))).await;
+            gone.extend(some.iter().zip(&answers).filter(|(_, gone)| **gone).map(|(counter, _)| *counter));
+            if answers.contains(&false) {
+                break;
             }
         }
+        gone
     }
 
     async fn delete_number(&self, counter: u32) -> bool {

@@ -324,6 +324,9 @@ impl Keeper {
             let _ = meta.close().await;
         }
         self.note(&outcome);
+        // Only now: a store that does not answer takes its time for each.
+        self.remove_given_up(&mut turn).await;
+        self.remove_late(&mut turn).await;
         outcome.map(Some)
     }
 
@@ -355,7 +358,6 @@ impl Keeper {
         }
         turn.given_up.append(&mut undecided);
         self.losses.lock().clear();
-        self.remove_late(turn).await;
         let view = self.core.stack.load().view.clone();
         let collected = collect::collect(&self.core, &view, generation).await?;
         turn.stages.collect = lap.next();
@@ -366,10 +368,7 @@ impl Keeper {
         };
         let packed = match packed {
             Ok(packed) => packed,
-            Err(error) => {
-                self.remove_given_up(turn).await;
-                return Err(self.unless_gone(turn, error).await);
-            }
+            Err(error) => return Err(self.unless_gone(turn, error).await),
         };
         turn.stages.pack = lap.next().saturating_sub(turn.stages.read);
         self.core.config.crash_point("segments are written").await;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -339,6 +339,54 @@ async fn a_store_that_fails_is_tried_again_and_what_it_half_did_goes() {
         check_no_orphans(&rig);
         assert!(read(&engine, node, 0, 600_000).await == content);
     }
+}
+
+#[tokio::test]
+async fn a_failure_is_shown_before_what_it_left_is_deleted() {
+    let mut rig = Rig::new();
+    rig.config.segment_bytes = 64 << 10;
+    let away = Arc::new(AtomicBool::new(true));
+    let deletes = Arc::new(AtomicUsize::new(0));
+    let (gone, asked) = (away.clone(), deletes.clone());
+    let faults = move |operation: tarn_store::operation::Operation<'_>| {
+        if !gone.load(Ordering::Relaxed) || !operation.name.starts_with("segments/") {
+            return Fault::default();
+        }
+        if operation.kind == Call::Delete {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let effect = Effect::Before(StoreError::Unavailable("away".into()));
+            return Fault { delay: Duration::from_secs(5), effect };
+        }
+        Fault { delay: Duration::ZERO, effect: Effect::After }
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.clock.clone(), Arc::new(faults)));
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let content = bytes(3, 3_000_000);
+    for (nth, piece) in content.chunks(500_000).enumerate() {
+        write(&engine, node, nth as u64 * 500_000, piece).await;
+    }
+    let checkpoint = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.checkpoint().await }
+    });
+    rig.pass(Duration::from_secs(1)).await;
+    assert!(engine.keeper.last().0.is_some() && !checkpoint.is_finished());
+    for _ in 0..100 {
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    assert!(checkpoint.await.unwrap().is_err());
+    // Each attempt leaves some, and each asks for a few of them only.
+    let attempts = engine.keeper.totals().failures as usize;
+    assert!((1..=8 * attempts).contains(&deletes.load(Ordering::Relaxed)), "{deletes:?} in {attempts}");
+    away.store(false, Ordering::Relaxed);
+    for _ in 0..20 {
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    engine.checkpoint().await.unwrap();
+    check_store(&rig);
+    check_no_orphans(&rig);
+    assert!(read(&engine, node, 2_500_000, 500_000).await == content[2_500_000..]);
 }
 
 #[tokio::test]
