@@ -56,9 +56,9 @@ pub const GENERATOR_MAX: f64 = 0.95;
 const DIFFERENCE_MAX: f64 = 1.15;
 
 impl Seen {
-    /// Whether the generator was the limit. An open loop waits awake, and has no limit but its pace.
-    pub fn is_void(&self, shape: Shape) -> bool {
-        !shape.half && self.generator > GENERATOR_MAX
+    /// Whether the generator was the limit.
+    pub fn is_void(&self) -> bool {
+        self.generator > GENERATOR_MAX
     }
 
     /// Processor time of a call, microseconds: the process's, or the larger of both where they differ.

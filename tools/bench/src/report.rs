@@ -40,7 +40,7 @@ pub fn table(rows: &[Row]) -> String {
 
 fn cells_of(row: &Row) -> Vec<String> {
     let Seen { rate, process_us, core_us, p50_us, p99_us, .. } = row.seen;
-    let void = row.seen.is_void(row.shape);
+    let void = row.seen.is_void();
     let limited = if void { " void" } else { "" };
     let rate = match row.shape.operation.bytes() {
         0 => format!("{}/s{limited}", thousands(rate)),
@@ -104,7 +104,7 @@ pub fn json(rows: &[Row]) -> String {
             "counted_us_per_call": row.seen.counted_us(),
             "half_load": row.shape.half,
             "generator_busy": row.seen.generator,
-            "void": row.seen.is_void(row.shape),
+            "void": row.seen.is_void(),
             "first_rate_by_this": row.rate_ratio.median,
             "first_calls_per_cpu_second_by_this": row.cpu_ratio.median,
         })

@@ -324,9 +324,8 @@ impl Keeper {
             let _ = meta.close().await;
         }
         self.note(&outcome);
-        // Only now: a store that does not answer takes its time for each.
-        self.remove_given_up(&mut turn).await;
-        self.remove_late(&mut turn).await;
+        // Only now: a store that does not answer takes its time.
+        self.tidy(&mut turn, &outcome).await;
         outcome.map(Some)
     }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// A server that says nothing for so long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// What is left of a wait after the kernel's timer, which counts in milliseconds, is waited for awake.
+/// What is left of a wait after the kernel's timer, which counts in milliseconds, is rested through.
 const TIMER_GRAIN: Duration = Duration::from_micros(100);
 /// An open loop sleeps so long before each look at what has come and what is due, where more is due than the kernel's timer
 /// can wait for. One that never sleeps keeps its core busy, and where the server's is busy too, the host of a virtual
@@ -240,7 +240,7 @@ impl<'a> Loop<'a> {
             (Length::Time(length), Some((began, _)), None) if now - *began >= length => {
                 self.ended = Some((now, self.meter.sample()?));
             }
-            (Length::Calls(_), Some(_), None) if self.in_flight == 0 => {
+            (Length::Calls(_), Some(_), None) if self.in_flight == 0 && self.is_over() => {
                 self.ended = Some((now, self.meter.sample()?));
             }
             _ => {}
