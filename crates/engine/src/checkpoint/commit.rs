@@ -4,14 +4,12 @@
 //! - After an error the store is opened anew and its state read: it alone says whether the batch is there
 //!   (engine rule 15).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::join_all;
-use parking_lot::Mutex;
-use tarn_base::ids::{SegmentId, VolumeId};
+use tarn_base::ids::VolumeId;
 use tarn_base::mutant;
 use tarn_data::{SegmentState, SegmentValue, object_name};
 use tarn_meta::{Batch, MetaError, MetaStore, MetaView};
@@ -22,16 +20,12 @@ use super::stages::Lap;
 use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::dedupe::Known;
-use crate::fetch::either;
 use crate::key::{KEY_SIZE, Key, Kind, segment_id};
 use crate::overlay::Closed;
 use crate::value::{ShardState, Usage};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-/// Objects without a key that are deleted after one attempt, all at once, and how long they are waited for.
-const DELETES_AT_ONCE: usize = 8;
-const DELETES_LAST: Duration = Duration::from_secs(10);
 /// Tries of opening the store again while the engine is closing.
 const TRIES_AT_END: u32 = 3;
 
@@ -244,64 +238,6 @@ impl Keeper {
         // the generation that is still over it says the same.
         self.core.stack.exchange(0, meta.view());
         Ok(meta)
-    }
-
-    /// Deletes objects without a key after an attempt. Not where the store is another's or not there: that it has no such
-    /// object would say nothing of the one it has when it is put back.
-    pub(super) async fn tidy(&self, turn: &mut Turn, outcome: &Result<Done, CheckpointError>) {
-        match outcome {
-            Ok(_) => {
-                self.remove_given_up(turn).await;
-                self.remove_late(turn).await;
-            }
-            Err(CheckpointError::Gone(_) | CheckpointError::Deposed) => {}
-            // The next opening finds them.
-            Err(_) if self.stopping() => {}
-            Err(_) => self.remove_given_up(turn).await,
-        }
-    }
-
-    /// Deletes a few objects without a key; those that stay have their turn after the next attempt, or at the next opening.
-    ///
-    /// A PUT that was not answered may arrive after that: each is deleted once more when the hold time is over, and
-    /// counts as unsettled until then.
-    pub(super) async fn remove_given_up(&self, turn: &mut Turn) {
-        let now = self.core.world.clock.steady();
-        let few = turn.given_up.len().min(DELETES_AT_ONCE);
-        let gone = self.delete_numbers(&turn.given_up[..few]).await;
-        // Those that stay make room for others.
-        turn.given_up.rotate_left(few);
-        turn.given_up.retain(|counter| !gone.contains(counter));
-        turn.deleted.extend(gone.into_iter().map(|counter| (counter, now)));
-    }
-
-    /// Deletes a few objects once more that may have arrived after they were deleted.
-    async fn remove_late(&self, turn: &mut Turn) {
-        let due = self.core.world.clock.steady().saturating_sub(self.core.config.hold);
-        let late = turn.deleted.iter().filter(|(_, at)| *at <= due).map(|(counter, _)| *counter);
-        let late: Vec<u32> = late.take(DELETES_AT_ONCE).collect();
-        let gone = self.delete_numbers(&late).await;
-        turn.deleted.retain(|(counter, _)| !gone.contains(counter));
-    }
-
-    /// Those whose objects are surely not there now.
-    async fn delete_numbers(&self, counters: &[u32]) -> BTreeSet<u32> {
-        let gone = Mutex::new(BTreeSet::new());
-        let deletes = counters.iter().map(|counter| async {
-            if self.delete_number(*counter).await {
-                gone.lock().insert(*counter);
-            }
-        });
-        let all = async {
-            join_all(deletes).await;
-        };
-        either(all, self.core.world.clock.sleep(DELETES_LAST)).await;
-        gone.into_inner()
-    }
-
-    async fn delete_number(&self, counter: u32) -> bool {
-        let name = object_name(SegmentId { epoch: self.epoch, counter });
-        self.core.segments.store.delete(&name).await.is_ok()
     }
 }
 
