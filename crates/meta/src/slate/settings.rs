@@ -5,7 +5,7 @@ use std::time::Duration;
 use slatedb::Settings;
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, CompressionCodec, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions, GarbageCollectorScheduleOptions,
+    GarbageCollectorOptions, GarbageCollectorScheduleOptions, SizeTieredCompactionSchedulerOptions,
 };
 
 /// How often an idle database looks at its manifest. Each look is a request that is paid for; a deposed writer finds
@@ -22,6 +22,9 @@ pub const FLUSHED_AT: usize = 1 << 30;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 
+/// Tables or runs that are merged at once, at least and at most. Where a commit comes every second or two, SlateDB's own 4 and 8 write
+/// what is there more often, and more tables than that come while a large merge runs.
+const MERGED: (usize, usize) = (8, 16);
 /// Merges at once: tables that come while large ones are merged, which takes minutes, are merged meanwhile.
 const COMPACTIONS: usize = 2;
 
@@ -39,7 +42,13 @@ pub fn compactor() -> CompactorOptions {
         compression_codec: Some(CompressionCodec::Lz4),
         ..CompactionWorkerOptions::default()
     };
+    let tiers = SizeTieredCompactionSchedulerOptions {
+        min_compaction_sources: MERGED.0,
+        max_compaction_sources: MERGED.1,
+        ..SizeTieredCompactionSchedulerOptions::default()
+    };
     CompactorOptions {
+        scheduler_options: tiers.into(),
         poll_interval: COMPACTION_POLL,
         max_concurrent_compactions: COMPACTIONS,
         worker_heartbeat_timeout: WORKER_SILENT,
