@@ -14,7 +14,7 @@ pub mod report;
 
 use crate::Outcome;
 use crate::load::{Length, Operation, Plan, Run, Site};
-use crate::measure::disk;
+use crate::measure::{RealTime, disk};
 use crate::servers::{Place, Server, tarn};
 use crate::target::Target;
 use hdrhistogram::Histogram;
@@ -243,15 +243,10 @@ impl Stand {
     }
 }
 
-/// Runs `work` before everything else on its core: as soon as it wakes, where threads of real time are allowed, and else at
-/// the end of what runs, which may be some milliseconds.
+/// Runs `work` before everything else on its core.
 fn first<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     rustix::process::setpriority_process(None, FIRST).map_err(|error| format!("a probe's priority: {error}"))?;
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameter lives through the call, which only reads it.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) } != 0 {
-        eprintln!("fairness: a probe has no real-time priority: {}", std::io::Error::last_os_error());
-    }
+    let _real_time = RealTime::take();
     work()
 }
 

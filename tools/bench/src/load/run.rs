@@ -2,7 +2,8 @@
 //!
 //! - Closed: a reply is answered by the next call. Open ([`Plan::pace`]): calls are due at fixed times, whatever the
 //!   server does; one that finds no free place waits for it, and its latency counts from when it was due. The loop rests
-//!   between its turns, which counts too.
+//!   between its turns, which counts too, and goes before everything else on its core: what kept it from a turn would count
+//!   as well.
 //! - One thread, edge-triggered epoll: all replies of one read are judged, their successors go out in one write.
 //! - Whatever is wrong - a status, a short reply, other bytes, a closed connection, silence - ends the run.
 //! - What is counted came between the two samples of the processor's time; calls in flight at the end are waited for
@@ -11,7 +12,7 @@
 use crate::Outcome;
 use crate::load::jobs::Job;
 use crate::load::wire::Reply;
-use crate::measure::{Meter, Sample};
+use crate::measure::{Meter, RealTime, Sample};
 use crate::stream::Stream;
 use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
@@ -106,6 +107,7 @@ pub fn run(address: SocketAddr, plan: Plan, job: &mut dyn Job, meter: &Meter) ->
         state.began = Some((started, meter.sample()?));
     }
     state.first_due = started;
+    let _real_time = plan.pace.map(|_| RealTime::take());
     match plan.pace {
         Some(_) => {
             set_current_timer_slack(Some(TIMER_SLACK)).map_err(|error| format!("the timer's slack: {error}"))?;

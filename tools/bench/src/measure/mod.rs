@@ -3,5 +3,7 @@
 pub mod cpu;
 pub mod disk;
 pub mod machine;
+pub mod real_time;
 
 pub use cpu::{Meter, Sample};
+pub use real_time::RealTime;
