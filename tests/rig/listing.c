@@ -1,7 +1,7 @@
 // listing DIRECTORY - lists it and asks for each name's attributes; prints names, names that came before, and milliseconds.
 //
-// Attributes are asked for many at a time (io_uring): a system call costs a program in user-mode Linux some fifty
-// microseconds, which is no cost of the client's.
+// Attributes are asked for many at a time (io_uring): one for each name costs a program in user-mode Linux
+// 60 microseconds, of which a tenth is the client's.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static void open_ring(void) {
     ring.questions = shared(ring.is.sq_entries * sizeof *ring.questions, IORING_OFF_SQES);
 }
 
-// Asks for the attributes of `count` names of a directory, at most AT_ONCE; leaves if one has none.
+// Asks for the attributes of `count` names of a directory, at most AT_ONCE; leaves if one has none, or not all.
 static void ask(int directory, char **names, unsigned count) {
     static struct statx attributes[AT_ONCE];
     unsigned first = *WORD(asked, sq_off.tail), mask = *WORD(asked, sq_off.ring_mask);
@@ -68,6 +68,8 @@ static void ask(int directory, char **names, unsigned count) {
             if (answers[head & *WORD(answered, cq_off.ring_mask)].res) exit(2);
         __atomic_store_n(WORD(answered, cq_off.head), head, __ATOMIC_RELEASE);
     }
+    for (unsigned at = 0; at < count; at++)
+        if ((attributes[at].stx_mask & STATX_BASIC_STATS) != STATX_BASIC_STATS) exit(2);
 }
 
 static int order(const void *a, const void *b) { return strcmp(*(char **)a, *(char **)b); }

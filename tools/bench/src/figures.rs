@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::compare::{Rounds, Row, Shape, compare};
 use crate::load::{Operation, Site};
 use crate::measure::disk::Disk;
-use crate::measure::machine;
+use crate::measure::{RealTime, machine};
 use crate::report;
 
 /// What is measured, in the order of the table.
@@ -79,7 +79,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: 
     format!(
         "Machine: {}; load average {:.2} before and {:.2} after, the measurement included.\n\
          Medians of {} rounds of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
-         {} MiB and ends with the last COMMIT's reply. {}\n\
+         {} MiB and ends with the last COMMIT's reply. {} {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
          over a file written before {:.0} MiB/s.\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
@@ -90,6 +90,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: 
         rounds.warm_up.as_secs_f64(),
         rounds.bytes >> 20,
         if pinned { "Servers on one core, the generator on another." } else { "Nothing was pinned." },
+        RealTime::words(),
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
         crate::servers::group::words(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tarn_bench::compare::{Rounds, Shape, compare};
 use tarn_bench::fairness::{self, Beside, Seen, Stand};
 use tarn_bench::load::{Operation, Site};
-use tarn_bench::measure::{cpu, disk, machine};
+use tarn_bench::measure::{RealTime, cpu, disk, machine};
 use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, null, space, tarn};
 use tarn_bench::target::Target;
@@ -259,7 +259,7 @@ fn meta(arguments: &Meta) -> Outcome<()> {
     for site in &sites {
         println!("{}: durable: {}", site.target.name, site.target.durability);
     }
-    println!("{}; load average {:.2}", machine::tcp(), machine::load_average());
+    println!("{} {}; load average {:.2}", RealTime::words(), machine::tcp(), machine::load_average());
     measured.and(clean(sites))
 }
 

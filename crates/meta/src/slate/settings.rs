@@ -22,9 +22,10 @@ pub const FLUSHED_AT: usize = 1 << 30;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 
-/// Tables or runs that are merged at once, at least and at most. Where a commit comes every second or two, SlateDB's own 4 and 8 write
-/// what is there more often, and more tables than that come while a large merge runs.
-const MERGED: (usize, usize) = (8, 16);
+/// How many tables or runs one merge takes, at least and at most. Where a commit comes every second or two, SlateDB's own 4
+/// and 8 write what is there more often, and more tables than that come while a large merge runs. What one takes is
+/// under way without holding a commit up.
+const OF_A_MERGE: (usize, usize) = (8, super::TABLES_FREE);
 /// Merges at once: tables that come while large ones are merged, which takes minutes, are merged meanwhile.
 const COMPACTIONS: usize = 2;
 
@@ -43,8 +44,8 @@ pub fn compactor() -> CompactorOptions {
         ..CompactionWorkerOptions::default()
     };
     let tiers = SizeTieredCompactionSchedulerOptions {
-        min_compaction_sources: MERGED.0,
-        max_compaction_sources: MERGED.1,
+        min_compaction_sources: OF_A_MERGE.0,
+        max_compaction_sources: OF_A_MERGE.1,
         ..SizeTieredCompactionSchedulerOptions::default()
     };
     CompactorOptions {

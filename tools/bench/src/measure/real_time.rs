@@ -1,40 +1,45 @@
 //! Going before everything else on a core.
 
+use std::marker::PhantomData;
 use std::sync::Once;
 
 /// The calling thread is of real time as long as this lives, where that is allowed: it runs as soon as it wakes, and else at
-/// the end of what runs, which may be some milliseconds. Processes it starts meanwhile would be of real time as well.
+/// the end of what runs, which may be some milliseconds. Threads and processes that it starts meanwhile are of real time too.
 pub struct RealTime {
-    /// What it is again at the end; `None`: it was of real time before, or is not allowed to be.
-    before: Option<libc::c_int>,
+    /// It was an ordinary thread before, and is one again at the end.
+    taken: bool,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
 }
 
 impl RealTime {
     pub fn take() -> RealTime {
         // SAFETY: it takes no pointer.
-        let before = unsafe { libc::sched_getscheduler(0) };
-        if before == libc::SCHED_FIFO {
-            return RealTime { before: None };
-        }
-        match schedule(libc::SCHED_FIFO, 1) {
-            Ok(()) => RealTime { before: Some(before) },
-            Err(error) => {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| {
-                    eprintln!(
-                        "no real-time priority for the generator ({error}): its own waits for its core are measured"
-                    )
-                });
-                RealTime { before: None }
-            }
-        }
+        let ordinary = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER;
+        let taken = ordinary
+            && schedule(libc::SCHED_FIFO, 1)
+                .inspect_err(|error| {
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| {
+                        eprintln!(
+                            "no real-time priority for the generator ({error}): its own waits for its core are measured"
+                        )
+                    });
+                })
+                .is_ok();
+        RealTime { taken, _thread: PhantomData }
+    }
+
+    /// What it is for an open loop of this process, for a report.
+    pub fn words() -> &'static str {
+        if RealTime::take().taken { "Open loops of real time." } else { "Open loops of no real time." }
     }
 }
 
 impl Drop for RealTime {
     fn drop(&mut self) {
-        if let Some(policy) = self.before
-            && let Err(error) = schedule(policy, 0)
+        if self.taken
+            && let Err(error) = schedule(libc::SCHED_OTHER, 0)
         {
             eprintln!("the generator stays of real time: {error}");
         }
