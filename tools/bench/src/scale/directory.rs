@@ -29,7 +29,7 @@ const RESTLESS: u64 = 20_000;
 #[derive(Args)]
 pub struct Large {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     #[arg(long, default_value_t = 1_000_000)]
     count: u64,
     /// Bytes asked for in a page of a listing

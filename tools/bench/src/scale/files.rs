@@ -25,7 +25,7 @@ const ROWS: u64 = 100;
 #[derive(Args)]
 pub struct Files {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     #[arg(long, default_value_t = 1_000_000)]
     count: u64,
     /// Files of one directory

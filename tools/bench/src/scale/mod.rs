@@ -87,8 +87,22 @@ fn shape(text: &str) -> Result<(usize, usize), String> {
     Ok((number(connections)?, number(depth)?))
 }
 
+impl Command {
+    fn common(&self) -> &Common {
+        match self {
+            Command::Files(files) => &files.common,
+            Command::Directory(directory) => &directory.common,
+            Command::Stream(stream) => &stream.common,
+            Command::Sparse(sparse) => &sparse.common,
+        }
+    }
+}
+
 pub fn run(command: &Command) -> Outcome<()> {
-    space::enter_network()?;
+    // Where a client from outside is to come, it would not reach a network of the measurement's own.
+    if command.common().listen.is_loopback() {
+        space::enter_network()?;
+    }
     match command {
         Command::Files(files) => files.run(),
         Command::Directory(directory) => directory.run(),

@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_secs(5);
 #[derive(Args)]
 pub struct Sparse {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// GiB
     #[arg(long, default_value_t = 1024)]
     size: u64,

@@ -21,7 +21,7 @@ const MIB: f64 = (1 << 20) as f64;
 #[derive(Args)]
 pub struct Stream {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// What a stream moves, GiB
     #[arg(long, default_value_t = 4)]
     size: u64,
