@@ -18,6 +18,10 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Time;
     /// Time since some fixed moment; never goes backwards.
     fn steady(&self) -> Duration;
+    /// The same, some milliseconds behind at most, for whoever asks very often. The two are not to be compared.
+    fn steady_about(&self) -> Duration {
+        self.steady()
+    }
     /// Completes once `span` has passed on the steady clock.
     fn sleep(&self, span: Duration) -> BoxFuture<()>;
 }

@@ -38,6 +38,11 @@ impl Clock for MachineClock {
         self.start.elapsed()
     }
 
+    fn steady_about(&self) -> Duration {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    }
+
     fn sleep(&self, span: Duration) -> BoxFuture<()> {
         let _inside = self.background.enter();
         Box::pin(tokio::time::sleep(span))

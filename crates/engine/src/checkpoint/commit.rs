@@ -307,7 +307,11 @@ fn batch(
     state: &ShardState,
 ) -> Batch {
     let mut changes = Vec::with_capacity(collected.keys.len() + packed.pointers.len() + segments.len() + usage.len());
-    changes.extend(collected.keys.iter().cloned());
+    // SlateDB takes hold of each value several times, which costs more of many pieces of memory than of one.
+    let values =
+        encoded_together(&collected.keys, 64, |(_, value), out| out.extend_from_slice(value.as_deref().unwrap_or(&[])));
+    changes
+        .extend(collected.keys.iter().zip(values).map(|((key, value), copy)| (*key, value.is_some().then_some(copy))));
     let pointers = encoded_together(&packed.pointers, 48, |(_, pointer), out| pointer.encode(out));
     changes.extend(packed.pointers.iter().zip(pointers).map(|((key, _), value)| (*key, Some(value))));
     changes.extend(segments);

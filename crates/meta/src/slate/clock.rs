@@ -1,5 +1,6 @@
 //! The world's clock as SlateDB reads it.
 //!
+//! - It is asked for each key that is written or merged: it is some milliseconds behind.
 //! - It never goes backwards: it takes the wall's time once and then follows the steady clock, and it begins no earlier
 //!   than the last time the database was written at. SlateDB refuses writes when time has gone backwards.
 
@@ -39,7 +40,7 @@ impl SlateClock {
 }
 
 fn steady_ms(clock: &dyn Clock) -> i64 {
-    i64::try_from(clock.steady().as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(clock.steady_about().as_millis()).unwrap_or(i64::MAX)
 }
 
 impl SystemClock for SlateClock {
