@@ -14,6 +14,7 @@
 mod cache;
 mod clock;
 mod error;
+mod merging;
 mod presence;
 mod settings;
 mod view;
@@ -39,6 +40,7 @@ use tarn_store::sequence::Sequence;
 use tokio::runtime::Handle;
 
 use crate::contract::{Batch, MetaError, MetaLook, MetaOpener, MetaResult, MetaStore, MetaView};
+use merging::{Commits, Merging};
 use view::SlateView;
 
 /// How often a look asks for a newer state. It is over long before.
@@ -100,7 +102,8 @@ impl SlateOpener {
 
 /// Changes that are brought into the memtable at a time.
 const PART: usize = 512;
-/// Tables that wait to be merged without holding a commit up, of the 128 that there may be, and what each further one does.
+/// Tables that wait to be merged, or are merged, without holding a commit up, of the 128 that there may be, and what each further
+/// one does.
 const TABLES_FREE: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Parts that are on their way to it.
@@ -237,8 +240,10 @@ impl SlateOpener {
         let clock = Arc::new(clock::SlateClock::new(self.world.clock.clone()));
         clock.never_before(self.floor.0.load(Ordering::SeqCst));
         clock.never_before(self.written_until(&bridge).await?);
-        let mut compactor =
-            CompactorBuilder::new(self.path.as_str(), bridge.clone()).with_options(settings::compactor());
+        let commits = Arc::new(Commits::new(self.world.clock.clone()));
+        let mut compactor = CompactorBuilder::new(self.path.as_str(), bridge.clone())
+            .with_options(settings::compactor())
+            .with_scheduler_supplier(Arc::new(Merging(commits.clone())));
         if let Some(merging) = &self.options.merging {
             compactor = compactor.with_runtime(merging.clone());
         }
@@ -273,7 +278,7 @@ impl SlateOpener {
         let patience = self.options.patience;
         let (floor, view, busy) = (self.floor.clone(), RwLock::new(view), Mutex::new(State::Ready));
         let (store, path, manifests) = (self.store.clone(), self.path.clone(), self.manifests.clone());
-        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, manifests, view, busy }))
+        Ok(Arc::new(SlateStore { opened, store, path, world, patience, floor, manifests, view, commits, busy }))
     }
 }
 
@@ -352,6 +357,7 @@ struct SlateStore {
     manifests: Arc<Sequence>,
     /// As of the last commit.
     view: RwLock<Arc<dyn MetaView>>,
+    commits: Arc<Commits>,
     busy: Mutex<State>,
 }
 
@@ -429,6 +435,7 @@ impl MetaStore for SlateStore {
         let mut committing = Committing(Some(self));
         if !batch.changes.is_empty() {
             verify_keys(&batch)?;
+            let began = self.world.clock.steady();
             match within(&self.world, self.patience, self.write(batch)).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -439,6 +446,7 @@ impl MetaStore for SlateStore {
                 None => return Err(MetaError::Unknown(format!("no answer in {:?}", self.patience))),
             }
             *self.view.write() = self.opened.snapshot().map_err(|error| error::of_commit(&error))?;
+            self.commits.ended(began);
         }
         committing.0 = None;
         *self.busy.lock() = State::Ready;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slatedb::Settings;
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, CompressionCodec, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions, GarbageCollectorScheduleOptions, SizeTieredCompactionSchedulerOptions,
+    GarbageCollectorOptions, GarbageCollectorScheduleOptions,
 };
 
 /// How often an idle database looks at its manifest. Each look is a request that is paid for; a deposed writer finds
@@ -22,10 +22,6 @@ pub const FLUSHED_AT: usize = 1 << 30;
 /// How old garbage must be. Far longer than any read or upload that may still name it.
 const GARBAGE_AGE: Duration = Duration::from_secs(15 * 60);
 
-/// How many tables or runs one merge takes, at least and at most. Where a commit comes every second or two, SlateDB's own 4
-/// and 8 write what is there more often, and more tables than that come while a large merge runs. What one takes is
-/// under way without holding a commit up.
-const OF_A_MERGE: (usize, usize) = (8, super::TABLES_FREE);
 /// Merges at once: tables that come while large ones are merged, which takes minutes, are merged meanwhile.
 const COMPACTIONS: usize = 2;
 
@@ -43,13 +39,7 @@ pub fn compactor() -> CompactorOptions {
         compression_codec: Some(CompressionCodec::Lz4),
         ..CompactionWorkerOptions::default()
     };
-    let tiers = SizeTieredCompactionSchedulerOptions {
-        min_compaction_sources: OF_A_MERGE.0,
-        max_compaction_sources: OF_A_MERGE.1,
-        ..SizeTieredCompactionSchedulerOptions::default()
-    };
     CompactorOptions {
-        scheduler_options: tiers.into(),
         poll_interval: COMPACTION_POLL,
         max_concurrent_compactions: COMPACTIONS,
         worker_heartbeat_timeout: WORKER_SILENT,
