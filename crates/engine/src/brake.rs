@@ -54,7 +54,7 @@ const LATELY: u64 = 64 << 20;
 const RECORDS_SHARE: f64 = 0.95;
 
 /// The share of the overlay's memory that changed keys take, at which the brake begins, and at which no turn is given any more.
-const KEYS: (f64, f64) = (0.25, 0.65);
+const KEYS: (f64, f64) = (0.10, 0.30);
 /// Keys that a write counts for: those of a small file that is made and written.
 const KEYS_OF_WRITE: f64 = 4.0;
 /// Keys that checkpoints take in a second, until one has shown it, and how many one must have had to show it.
@@ -130,6 +130,8 @@ pub struct Brake {
     /// Turns of small changes, and of large ones.
     small_turns: Beats,
     large_turns: Beats,
+    /// Small changes had to wait for their turn since somebody asked.
+    small_held: AtomicBool,
     /// Keys that checkpoints take in a second.
     keys_taken: Mutex<Option<f64>>,
 }
@@ -248,7 +250,16 @@ impl Brake {
             (Some(log), Some(keys)) => (log.0.max(keys.0), log.1.max(keys.1)),
         };
         let turns = if large { &self.large_turns } else { &self.small_turns };
-        turns.take(time, most, now())
+        let until = turns.take(time, most, now());
+        if !large && until.is_some() {
+            self.small_held.store(true, Ordering::Relaxed);
+        }
+        until
+    }
+
+    /// Whether small changes had to wait for their turn since it was last asked.
+    pub fn small_were_held(&self) -> bool {
+        self.small_held.load(Ordering::Relaxed) && self.small_held.swap(false, Ordering::Relaxed)
     }
 
     /// Keys that may come in a second because of what they take; `None`: as many as they like. Half-way as many come as go.
@@ -366,21 +377,22 @@ mod tests {
     #[test]
     fn where_keys_fill_the_memory_as_many_come_as_go() {
         let brake = Brake::default();
+        let half_way = (KEYS.0 + KEYS.1) / 2.0;
         let rate = |keys| brake.keys_rate(keys).map(f64::round);
         for nothing in [None, Some((50, Duration::from_millis(500)))] {
             brake.ends(nothing);
-            assert_eq!(rate(0.45), Some(KEYS_UNKNOWN), "what was thrown away, or small, shows nothing");
+            assert_eq!(rate(half_way), Some(KEYS_UNKNOWN), "what was thrown away, or small, shows nothing");
         }
         brake.ends(Some((30_000, Duration::from_secs(3))));
         assert_eq!(
-            [0.2, 0.45, 0.35, 0.55, 0.65, 0.9].map(rate),
+            [KEYS.0, half_way, 0.15, 0.25, KEYS.1, 0.9].map(rate),
             [None, Some(1e4), Some(1.5e4), Some(5e3), Some(0.0), Some(0.0)]
         );
         brake.ends(Some((30_000, Duration::from_secs(1))));
-        assert_eq!(rate(0.45), Some(2e4), "it follows what they show");
+        assert_eq!(rate(half_way), Some(2e4), "it follows what they show");
         let now = Duration::from_secs(5);
         let until = |keys| brake.until(100, false, Fill::of_log(0, 100, 40), keys, || now).map(Duration::from_nanos);
-        assert_eq!(until(0.2), None);
+        assert_eq!(until(KEYS.0), None);
         let waits: Vec<_> = (0..100).map(|_| until(0.9)).collect();
         assert!(waits.iter().flatten().all(|until| *until <= now + KEYS_WAIT_MAX));
         assert!(waits.iter().filter(|until| until.is_some()).count() > 90);
@@ -488,8 +500,10 @@ mod tests {
         };
         let alone = at_once(4096, 1);
         assert!(alone < 700, "alone it fills the log: {alone}");
+        assert!(brake.small_were_held() && !brake.small_were_held(), "it is told once");
         assert!(at_once(1 << 20, 2) < 10);
         assert_eq!(at_once(4096, 3), 1000);
+        assert!(!brake.small_were_held());
         for now in 4..40 {
             at_once(4096, now);
         }

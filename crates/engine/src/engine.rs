@@ -64,6 +64,11 @@ impl Engine {
         &self.core.log
     }
 
+    /// Whether small changes were held back since it was last asked, because checkpoints do not keep up.
+    pub fn were_held(&self) -> bool {
+        self.core.brake.small_were_held()
+    }
+
     /// Puts the parts together and starts the background tasks.
     pub(crate) fn assemble(made: Assembly) -> Result<Arc<Engine>, OpenError> {
         let Assembly { world, config, store, register, held, opener, meta, salt, state, rebuilt, log, notify } = made;

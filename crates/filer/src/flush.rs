@@ -3,15 +3,37 @@
 //! - One thread, because flushes of one log follow each other; whoever waits meanwhile shares the next one. Of a flush of much,
 //!   two others wait for the disk's writes.
 //! - The wake hook never blocks: it sets a token that the thread takes when it next looks.
+//! - Where changes are held back, because checkpoints do not keep up, it rests before each flush: more of them share one, and
+//!   what it would have cost goes to the checkpoint that they are held back for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tarn_wal::{Log, Wake};
 
 use crate::exit::{Outcome, Stop};
+
+/// How long it rests, less than whoever is held back waits besides.
+const REST: Duration = Duration::from_micros(500);
+/// So long after one was held back: they are let go all some tens of milliseconds.
+const HELD: Duration = Duration::from_millis(100);
+
+/// When changes were held back last.
+#[derive(Default)]
+struct Lately(Option<Instant>);
+
+impl Lately {
+    /// Whether they were lately; `now_too`: since this was last asked.
+    fn held(&mut self, now_too: bool, now: Instant) -> bool {
+        if now_too {
+            self.0 = Some(now);
+        }
+        self.0.is_some_and(|at| now.saturating_duration_since(at) < HELD)
+    }
+}
 
 /// Wakes the log's thread; made before the log is, because the log needs it.
 #[derive(Clone, Default)]
@@ -36,7 +58,8 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    pub fn start(log: Arc<Log>, waker: &Waker) -> Outcome<Flusher> {
+    /// `were_held`: whether changes were held back since it was last asked.
+    pub fn start(log: Arc<Log>, waker: &Waker, were_held: impl Fn() -> bool + Send + 'static) -> Outcome<Flusher> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let (hand, handed) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
@@ -59,8 +82,15 @@ impl Flusher {
                 crate::slice::shorten();
                 // Threads that are gone are the flush's to notice.
                 let beside = move |write| drop(hand.send(write));
+                let mut lately = Lately::default();
+                let mut next = || {
+                    if lately.held(were_held(), Instant::now()) {
+                        std::thread::sleep(REST);
+                    }
+                    log.begin_flush()
+                };
                 while !stopped.load(Ordering::Acquire) {
-                    while let Some(mut job) = log.begin_flush() {
+                    while let Some(mut job) = next() {
                         let result = job.run_beside(&beside);
                         if let Err(error) = &result {
                             tracing::error!("the log {} failed: {error}", log.name());
@@ -84,5 +114,19 @@ impl Flusher {
         if self.thread.join().is_err() {
             tracing::error!("the log's thread failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rests_for_a_while_after_changes_were_held() {
+        let (begin, mut lately) = (Instant::now(), Lately::default());
+        let mut held = |now_too, ms| lately.held(now_too, begin + Duration::from_millis(ms));
+        assert!(!held(false, 0), "never yet");
+        assert!(held(true, 1000) && held(false, 1099));
+        assert!(held(true, 1099) && held(false, 1198) && !held(false, 1199));
     }
 }

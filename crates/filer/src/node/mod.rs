@@ -45,6 +45,12 @@ impl Node {
         self.engine.log().clone()
     }
 
+    /// What says whether small changes were held back since it was last asked.
+    pub fn were_held(&self) -> impl Fn() -> bool + Send + 'static {
+        let engine = self.engine.clone();
+        move || engine.were_held()
+    }
+
     pub fn files(&self) -> Arc<dyn FileSystem> {
         self.engine.clone()
     }

@@ -84,7 +84,7 @@ pub fn fsck_offline(settings: &Settings, deep: bool, tell: &(dyn Fn(Progress) + 
         }
         let waker = Waker::default();
         let (node, _) = super::open(settings, judged, (&world, None), waker.hook()).await?;
-        let flusher = Flusher::start(node.log(), &waker)?;
+        let flusher = Flusher::start(node.log(), &waker, node.were_held())?;
         let walked = node.fsck(deep, tell).await;
         let closed = node.close(settings).await;
         flusher.stop();

@@ -46,7 +46,7 @@ pub fn run(flags: Flags) -> Outcome<()> {
     let served = background.block_on(async {
         let waker = Waker::default();
         let (node, opening) = node::open(&settings, judged, (&world, Some(merging.handle())), waker.hook()).await?;
-        let flusher = Flusher::start(node.log(), &waker)?;
+        let flusher = Flusher::start(node.log(), &waker, node.were_held())?;
         let node = Arc::new(node);
         let served = serve(&settings, &flags, sockets, &node, &opening, (&world, bulk.handle()), started).await;
         report::tell_manager(&[NotifyState::Stopping, NotifyState::Status("bringing the log to the store")]);
