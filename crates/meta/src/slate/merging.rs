@@ -137,7 +137,7 @@ mod tests {
     fn commits_take_much_of_the_time_where_they_follow_each_other() {
         let clock = Arc::new(ByHand::default());
         let commits = Commits::new(clock.clone());
-        let mut commit = |began, ended| {
+        let commit = |began, ended| {
             let began = clock.at(began);
             clock.at(ended);
             commits.ended(began);
