@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Time;
     /// Time since some fixed moment; never goes backwards.
     fn steady(&self) -> Duration;
-    /// The same, some milliseconds behind at most, for whoever asks very often. The two are not to be compared.
+    /// Like it, from another fixed moment and some milliseconds behind, for whoever asks very often.
     fn steady_about(&self) -> Duration {
         self.steady()
     }

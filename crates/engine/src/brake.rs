@@ -53,8 +53,15 @@ const LATELY: u64 = 64 << 20;
 /// The part of a checkpoint's time that goes into its records.
 const RECORDS_SHARE: f64 = 0.95;
 
-/// The share of the overlay's memory that changed keys take, at which the brake begins, and at which no turn is given any more.
+/// The share of the overlay's memory that changed keys take, at which the brake begins, and at which only a little is let in
+/// of what checkpoints take; half-way is what two generations of many small files take. What a burst brings beyond it is so much
+/// that its checkpoints are put off for.
 const KEYS: (f64, f64) = (0.10, 0.30);
+/// That little, for names, which nobody holds, may be what takes it; and the share at which no turn is given any more.
+const KEYS_LITTLE: f64 = 0.2;
+const KEYS_MOST: f64 = 0.65;
+/// The share at which a generation closes: nobody may be held for a checkpoint that does not begin.
+pub const KEYS_CLOSE: f64 = 0.15;
 /// Keys that a write counts for: those of a small file that is made and written.
 const KEYS_OF_WRITE: f64 = 4.0;
 /// Keys that checkpoints take in a second, until one has shown it, and how many one must have had to show it.
@@ -265,7 +272,8 @@ impl Brake {
     /// Keys that may come in a second because of what they take; `None`: as many as they like. Half-way as many come as go.
     fn keys_rate(&self, keys: f64) -> Option<f64> {
         let part = (keys - KEYS.0) / (KEYS.1 - KEYS.0);
-        (part > 0.0).then(|| self.keys_taken.lock().unwrap_or(KEYS_UNKNOWN) * 2.0 * (1.0 - part).max(0.0))
+        let least = if keys < KEYS_MOST { KEYS_LITTLE } else { 0.0 };
+        (part > 0.0).then(|| self.keys_taken.lock().unwrap_or(KEYS_UNKNOWN) * (2.0 * (1.0 - part)).max(least))
     }
 
     /// Bytes that all together may bring in a second; `None`: as many as they like.
@@ -385,9 +393,11 @@ mod tests {
         }
         brake.ends(Some((30_000, Duration::from_secs(3))));
         assert_eq!(
-            [KEYS.0, half_way, 0.15, 0.25, KEYS.1, 0.9].map(rate),
-            [None, Some(1e4), Some(1.5e4), Some(5e3), Some(0.0), Some(0.0)]
+            [KEYS.0, half_way, 0.15, 0.25, KEYS.1, 0.64, KEYS_MOST].map(rate),
+            [None, Some(1e4), Some(1.5e4), Some(5e3), Some(2e3), Some(2e3), Some(0.0)]
         );
+        let closing = rate(KEYS_CLOSE).unwrap_or(f64::INFINITY);
+        assert!(closing > 1e4 && KEYS_CLOSE > KEYS.0, "a checkpoint has begun before fewer come than it takes");
         brake.ends(Some((30_000, Duration::from_secs(1))));
         assert_eq!(rate(half_way), Some(2e4), "it follows what they show");
         let now = Duration::from_secs(5);

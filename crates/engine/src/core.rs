@@ -13,7 +13,7 @@ use tarn_vfs::{Errno, HandleKey};
 use tarn_wal::{Log, LogError};
 use tokio::sync::Notify;
 
-use crate::brake::Brake;
+use crate::brake::{Brake, KEYS_CLOSE};
 use crate::cache::Caches;
 use crate::config::Config;
 use crate::dedupe::Dedupe;
@@ -276,7 +276,7 @@ impl Core {
 
     /// Whether the keys of the open generation alone are such a share of the overlay's RAM that it should close.
     pub fn keys_fill(&self, open: &Generation) -> bool {
-        open.key_bytes() >= self.config.overlay_limit() / 3
+        open.key_bytes() as f64 >= self.config.overlay_limit() as f64 * KEYS_CLOSE
     }
 
     /// Whether the open generation holds so much that is in memory only that it should close.

@@ -16,9 +16,9 @@ use tarn_wal::{Log, Wake};
 
 use crate::exit::{Outcome, Stop};
 
-/// How long it rests, less than whoever is held back waits besides.
+/// How long it rests: other changes that want a flush wait for that too.
 const REST: Duration = Duration::from_micros(500);
-/// So long after one was held back: they are let go all some tens of milliseconds.
+/// So long after one was held back it still does: those that are held go together, some tens of milliseconds apart.
 const HELD: Duration = Duration::from_millis(100);
 
 /// When changes were held back last.
@@ -26,9 +26,9 @@ const HELD: Duration = Duration::from_millis(100);
 struct Lately(Option<Instant>);
 
 impl Lately {
-    /// Whether they were lately; `now_too`: since this was last asked.
-    fn held(&mut self, now_too: bool, now: Instant) -> bool {
-        if now_too {
+    /// Whether they were lately. `since`: since this was last asked.
+    fn note(&mut self, since: bool, now: Instant) -> bool {
+        if since {
             self.0 = Some(now);
         }
         self.0.is_some_and(|at| now.saturating_duration_since(at) < HELD)
@@ -84,7 +84,7 @@ impl Flusher {
                 let beside = move |write| drop(hand.send(write));
                 let mut lately = Lately::default();
                 let mut next = || {
-                    if lately.held(were_held(), Instant::now()) {
+                    if lately.note(were_held(), Instant::now()) {
                         std::thread::sleep(REST);
                     }
                     log.begin_flush()
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn it_rests_for_a_while_after_changes_were_held() {
         let (begin, mut lately) = (Instant::now(), Lately::default());
-        let mut held = |now_too, ms| lately.held(now_too, begin + Duration::from_millis(ms));
+        let mut held = |since, ms| lately.note(since, begin + Duration::from_millis(ms));
         assert!(!held(false, 0), "never yet");
         assert!(held(true, 1000) && held(false, 1099));
         assert!(held(true, 1099) && held(false, 1198) && !held(false, 1199));

@@ -432,10 +432,9 @@ impl MetaStore for SlateStore {
                 }
             }
         }
-        let mut committing = Committing(Some(self));
+        let (mut committing, began) = (Committing(Some(self)), self.world.clock.steady());
         if !batch.changes.is_empty() {
             verify_keys(&batch)?;
-            let began = self.world.clock.steady();
             match within(&self.world, self.patience, self.write(batch)).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -446,7 +445,6 @@ impl MetaStore for SlateStore {
                 None => return Err(MetaError::Unknown(format!("no answer in {:?}", self.patience))),
             }
             *self.view.write() = self.opened.snapshot().map_err(|error| error::of_commit(&error))?;
-            self.commits.ended(began);
         }
         committing.0 = None;
         *self.busy.lock() = State::Ready;
@@ -455,6 +453,7 @@ impl MetaStore for SlateStore {
         if !pause.is_zero() {
             self.world.clock.sleep(pause).await;
         }
+        self.commits.ended(began);
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //!   again, and a read asks what is not.
 //! - Where commits take much of the time, changes wait for them, and what merging costs is missing to them: then runs wait until
 //!   there are many. At rest few wait.
+//! - One merge of runs goes on at a time: the other place is for tables, which hold commits up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use slatedb::compactor::{
 use slatedb::config::{CompactorOptions, SizeTieredCompactionSchedulerOptions};
 use tarn_base::world::Clock;
 
-/// How many tables, or runs of about one size, are merged at once: at least SlateDB's own number, at most all that wait, for
+/// How many tables, or runs of about one size, are merged at once: at least SlateDB's own number, at most more than wait, for
 /// SlateDB makes no more runs where as many wait already.
-const AT_ONCE: (usize, usize) = (4, 128);
-/// Runs that are merged beside many commits, at least. Of 150,000 keys a commit: twelve million small files.
+const AT_ONCE: (usize, usize) = (4, 64);
+/// So many runs wait beside many commits: of 150,000 keys and four tables each, seven million small files.
 const MANY: usize = 48;
 /// Commits take much of the time where one takes one part in so many of it.
 const MUCH: u32 = 5;
@@ -82,10 +83,9 @@ struct Scheduler {
 
 impl CompactionScheduler for Scheduler {
     fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
+        let mut place = runs_may(self.commits.take_much(), state.manifest().compacted().len(), going_on(state));
         let mut proposed = self.by_size.propose(state);
-        if self.commits.take_much() {
-            proposed.retain(|merge| !can_wait(merge));
-        }
+        proposed.retain(|merge| !is_of_runs(merge) || std::mem::take(&mut place));
         proposed
     }
 
@@ -94,10 +94,19 @@ impl CompactionScheduler for Scheduler {
     }
 }
 
-/// Whether it is of runs alone, and of few.
-fn can_wait(merge: &CompactionSpec) -> bool {
-    let is_run = |source: &SourceId| matches!(source, SourceId::SortedRun(_));
-    merge.sources().len() < MANY && merge.sources().iter().all(is_run)
+/// Whether a merge of runs may begin, of which there are so many.
+fn runs_may(commits_take_much: bool, runs: usize, going_on: usize) -> bool {
+    going_on == 0 && (runs >= MANY || !commits_take_much)
+}
+
+/// Merges of runs that go on.
+fn going_on(state: &CompactorStateView) -> usize {
+    let merges = state.compactions().into_iter().flat_map(|known| known.recent_compactions());
+    merges.filter(|merge| merge.active() && is_of_runs(merge.spec())).count()
+}
+
+fn is_of_runs(merge: &CompactionSpec) -> bool {
+    merge.sources().iter().all(|source| matches!(source, SourceId::SortedRun(_)))
 }
 
 #[cfg(test)]
@@ -155,14 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn beside_many_commits_few_runs_wait_and_nothing_else() {
-        let merge = |runs: usize, tables: usize| {
-            let tables = (0..tables).map(|_| SourceId::SstView(Default::default()));
-            let sources: Vec<_> = tables.chain((0..runs as u32).rev().map(SourceId::SortedRun)).collect();
-            CompactionSpec::new(sources, 0)
-        };
-        assert!(can_wait(&merge(4, 0)) && can_wait(&merge(MANY - 1, 0)));
-        assert!(!can_wait(&merge(MANY, 0)), "many");
-        assert!(!can_wait(&merge(0, 4)), "tables, which commits are held up for");
+    fn runs_wait_beside_many_commits_and_for_each_other() {
+        assert!(runs_may(false, 4, 0), "at rest");
+        assert!(!runs_may(true, MANY - 1, 0));
+        assert!(runs_may(true, MANY, 0));
+        assert!(!runs_may(false, MANY, 1), "the other place is for tables");
+        let tables = CompactionSpec::new(vec![SourceId::SstView(Default::default()); 4], 0);
+        assert!(!is_of_runs(&tables) && is_of_runs(&CompactionSpec::new(vec![SourceId::SortedRun(1)], 1)));
     }
 }

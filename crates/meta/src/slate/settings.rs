@@ -1,4 +1,4 @@
-//! How SlateDB is set: every value that is not its default, with the reason.
+//! How SlateDB is set: every value that is not its default, with the reason; which tables are merged is in [`super::merging`].
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub fn compactor() -> CompactorOptions {
         // An SST is built in memory, and sealed in memory once more: so much, three times in each merge. An object of
         // that size is still cheap for what it holds.
         max_sst_size: 8 << 20,
-        // Read ahead in each input; there may be tens of them.
-        bytes_to_fetch: 1 << 20,
+        // Read ahead in each input; there may be some fifty of them.
+        bytes_to_fetch: 512 << 10,
         max_fetch_tasks: 1,
         compression_codec: Some(CompressionCodec::Lz4),
         ..CompactionWorkerOptions::default()
