@@ -53,11 +53,12 @@ const LATELY: u64 = 64 << 20;
 /// The part of a checkpoint's time that goes into its records.
 const RECORDS_SHARE: f64 = 0.95;
 
-/// The share of the overlay's memory that changed keys take, at which the brake begins, and at which only a little is let in
-/// of what checkpoints take; half-way is what two generations of many small files take. What a burst brings beyond it is so much
-/// that its checkpoints are put off for.
+/// The share of the overlay's memory that changed keys take, at which the brake begins, and from which on only a little of what
+/// checkpoints take is let in. The later it begins, the more of a burst is still to be stored when it is over, which makes what
+/// comes then slower.
 const KEYS: (f64, f64) = (0.10, 0.30);
-/// That little, for names, which nobody holds, may be what takes it; and the share at which no turn is given any more.
+/// That little, as a part of what they take: it may be names that fill the memory, and those nobody holds. And the share from
+/// which on no turn is given any more.
 const KEYS_LITTLE: f64 = 0.2;
 const KEYS_MOST: f64 = 0.65;
 /// The share at which a generation closes: nobody may be held for a checkpoint that does not begin.
