@@ -1,9 +1,11 @@
 //! One non-blocking connection that carries records (RFC 5531, 11): what has come, what is to go.
 //!
 //! - Nothing is allocated per record in steady state.
+//! - Of most long records only the head may be taken ([`Input::take_whole`]); the kernel drops the rest, uncopied.
 //! - File content goes out from where it lies, without a copy: the null server is a floor.
 
 use crate::content;
+use rustix::net::{RecvFlags, recv};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, IoSlice, Read, Result, Write};
 use std::net::TcpStream;
@@ -15,6 +17,8 @@ const RECORD_BYTES_MAX: usize = 4 << 20;
 const READ_AHEAD: usize = 256 << 10;
 /// Bytes that one read takes at most: whoever asks looks at the clock between two.
 const READ_MAX: usize = 128 << 10;
+/// Of a record whose rest is dropped, about so much is taken; one that is no longer is taken whole.
+const HEAD_BYTES: usize = 16 << 10;
 /// A piece of output that is so long is followed by another: it goes when it is sent, not when everything is.
 const PIECE_BYTES: usize = 64 << 10;
 /// The mark of a record's last fragment.
@@ -49,16 +53,32 @@ pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Of so many long records one is taken whole.
+    whole: u32,
+    /// Records that have been looked at.
+    count: u32,
+    /// Bytes of the record at `start` that were dropped behind `end`.
+    dropped: usize,
 }
 
 impl Input {
     fn new() -> Input {
-        Input { bytes: vec![0; READ_AHEAD], start: 0, end: 0 }
+        Input { bytes: vec![0; READ_AHEAD], start: 0, end: 0, whole: 1, count: 0, dropped: 0 }
+    }
+
+    /// Of `one_in` long records one is taken whole from now on, and of the others the head.
+    pub fn take_whole(&mut self, one_in: u32) {
+        self.whole = one_in.max(1);
     }
 
     fn fill(&mut self, mut socket: &TcpStream) -> Result<bool> {
         self.make_room();
-        let room = (self.bytes.len() - self.end).min(READ_MAX);
+        let droppable = self.droppable();
+        if droppable > 0 {
+            return self.drop_unseen(socket, droppable);
+        }
+        let most = if self.drops() { HEAD_BYTES } else { READ_MAX };
+        let room = (self.bytes.len() - self.end).min(most);
         let space = &mut self.bytes[self.end..self.end + room];
         match socket.read(space) {
             Ok(0) => Err(Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
@@ -68,6 +88,38 @@ impl Input {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether of the record at `start` only the head is wanted, if it is long.
+    fn drops(&self) -> bool {
+        !self.count.is_multiple_of(self.whole)
+    }
+
+    /// Bytes still to come of a record whose head is there and enough.
+    fn droppable(&self) -> usize {
+        let held = self.end - self.start;
+        match self.mark() {
+            Some(mark) if self.drops() && held >= HEAD_BYTES => {
+                (4 + (mark & !LAST) as usize).min(RECORD_BYTES_MAX).saturating_sub(held + self.dropped)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Has the kernel forget up to `size` bytes. True if there may be more.
+    fn drop_unseen(&mut self, socket: &TcpStream, size: usize) -> Result<bool> {
+        // What is asked for is not written to: the flag makes a stream's bytes go nowhere (tcp(7)).
+        let space = &mut self.bytes[self.end..];
+        let asked = size.min(space.len());
+        match recv(socket, &mut space[..asked], RecvFlags::TRUNC) {
+            Ok((_, 0)) => Err(Error::new(ErrorKind::UnexpectedEof, "the connection was closed")),
+            Ok((_, dropped)) => {
+                self.dropped += dropped;
+                Ok(dropped == asked)
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -92,19 +144,27 @@ impl Input {
         Some(u32::from_be_bytes(*mark))
     }
 
-    /// The next whole record, without its mark.
-    pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
+    /// The next record, without its mark, and how many of its bytes were dropped behind what is given.
+    pub fn next_head(&mut self) -> Result<Option<(&[u8], usize)>> {
         let Some(mark) = self.mark() else { return Ok(None) };
         let size = (mark & !LAST) as usize;
         if mark & LAST == 0 || size > RECORD_BYTES_MAX {
             return Err(Error::new(ErrorKind::InvalidData, "a record is too long or in several fragments"));
         }
-        if self.end - self.start < 4 + size {
+        if self.end - self.start + self.dropped < 4 + size {
             return Ok(None);
         }
+        let dropped = std::mem::take(&mut self.dropped);
         let from = self.start + 4;
-        self.start = from + size;
-        Ok(Some(&self.bytes[from..from + size]))
+        self.start = from + size - dropped;
+        self.count = self.count.wrapping_add(1);
+        Ok(Some((&self.bytes[from..self.start], dropped)))
+    }
+
+    /// The next record, without its mark, where all are taken whole.
+    pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        debug_assert_eq!(self.whole, 1, "who drops asks for heads");
+        Ok(self.next_head()?.map(|(record, _)| record))
     }
 }
 
@@ -214,5 +274,30 @@ mod tests {
         }
         assert_eq!(got, sizes);
         assert!(sender.output.is_empty());
+    }
+
+    #[test]
+    fn of_long_records_the_head_is_taken_and_each_is_told_by_its_size() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = Stream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        let mut receiver = Stream::new(listener.accept().unwrap().0).unwrap();
+        receiver.input.take_whole(3);
+        let sizes =
+            [content::PERIOD, 5, content::PERIOD, content::PERIOD, content::PERIOD, HEAD_BYTES - 4, content::PERIOD, 0];
+        for size in sizes {
+            sender.output.tail().extend_from_slice(&(size as u32 | LAST).to_be_bytes());
+            sender.output.content(9, size);
+        }
+        let mut got = Vec::new();
+        while got.len() < sizes.len() {
+            sender.flush().unwrap();
+            receiver.fill().unwrap();
+            while let Some((record, dropped)) = receiver.input.next_head().unwrap() {
+                assert_eq!(record, content::at(9, record.len()));
+                got.push((record.len() + dropped, dropped > 0));
+            }
+        }
+        let told = [false, false, true, false, true, false, false, false];
+        assert_eq!(got, sizes.into_iter().zip(told).collect::<Vec<_>>());
     }
 }

@@ -1,7 +1,7 @@
 //! What is called, and how each reply is judged.
 //!
 //! - A job knows nothing of sockets: it appends calls and judges results.
-//! - READ is held against the content byte by byte, GETATTR and LOOKUP against the file's number, WRITE against size,
+//! - READ is held against the content byte by byte, of 1 MiB one in [`WHOLE_ONE_IN`] and of the others the head, GETATTR and LOOKUP against the file's number, WRITE against size,
 //!   stability and an unchanging verifier. The first wrong reply ends the run.
 
 use crate::content;
@@ -9,6 +9,8 @@ use crate::load::wire::{Reply, append, call, handle_arguments, set_mark};
 use tarn_nfsclient::xdr::Writer;
 use tarn_nfsclient::{Handle, Stable};
 
+/// A generator that copies and compares every byte is slower than a server on one core that sends what it has in memory.
+pub const WHOLE_ONE_IN: u32 = 8;
 /// The status of a call that is to be tried later.
 const JUKEBOX: u32 = 10_008;
 
@@ -74,6 +76,10 @@ pub trait Job {
     fn call(&mut self, connection: usize, xid: u32, out: &mut Vec<u8>) -> u64;
     /// Judges the results of a call.
     fn judge(&mut self, token: u64, results: Reply) -> Result<(), String>;
+    /// Of so many long replies on a connection one is taken whole; of the others the head, and their size.
+    fn whole_one_in(&self) -> u32 {
+        1
+    }
 }
 
 /// GETATTR, LOOKUP or ACCESS over some files in turn; each must answer with the file's number.
@@ -169,10 +175,15 @@ impl Job for Read {
         if count as usize != self.size || size != count {
             return Err(format!("READ gave {count} bytes of {}", self.size));
         }
-        if results.bytes(self.size)? != content::at(token, self.size) {
+        let data = results.last(self.size)?;
+        if data != content::at(token, data.len()) {
             return Err(format!("READ at {token} gave other bytes than were written"));
         }
         Ok(())
+    }
+
+    fn whole_one_in(&self) -> u32 {
+        if self.size >= content::PERIOD { WHOLE_ONE_IN } else { 1 }
     }
 }
 
@@ -316,18 +327,33 @@ mod tests {
         let token = job.call(0, 1, &mut out) + job.call(0, 2, &mut out);
         let reply = |data: &[u8]| Writer::new().u32(0).u32(0).u32(data.len() as u32).u32(0).bytes(data).0;
         let good = reply(content::at(token, 4096));
-        assert_eq!(job.judge(token, Reply(&good)), Ok(()));
-        assert!(job.judge(token + 4096, Reply(&good)).is_err());
-        assert!(job.judge(token, Reply(&reply(content::at(token, 4092)))).is_err());
+        assert_eq!(job.judge(token, Reply(&good, 0)), Ok(()));
+        assert!(job.judge(token + 4096, Reply(&good, 0)).is_err());
+        assert!(job.judge(token, Reply(&reply(content::at(token, 4092)), 0)).is_err());
+    }
+
+    #[test]
+    fn what_nobody_saw_of_a_read_counts_and_its_head_is_judged() {
+        let mut job = Read::new(&Handle(vec![1; 8]), 4 << 20, content::PERIOD);
+        let token = job.call(0, 1, &mut Vec::new());
+        let size = content::PERIOD as u32;
+        let mut head = Writer::new().u32(0).u32(0).u32(size).u32(0).u32(size).0;
+        head.extend_from_slice(&content::at(token, content::PERIOD)[..1000]);
+        let unseen = content::PERIOD - 1000;
+        assert_eq!(job.judge(token, Reply(&head, unseen)), Ok(()));
+        assert!(job.judge(token, Reply(&head, unseen - 1)).is_err(), "a byte is missing");
+        assert!(job.judge(token, Reply(&head, 2 * content::PERIOD)).is_err(), "more than it says");
+        *head.last_mut().unwrap() ^= 1;
+        assert!(job.judge(token, Reply(&head, unseen)).is_err(), "other bytes");
     }
 
     #[test]
     fn a_write_that_promises_less_or_changes_its_verifier_is_wrong() {
         let mut job = Write::new(&[Handle(vec![1; 8])], 1 << 20, 4096, Stable::FileSync, 0);
         let reply = |stable, verifier| Writer::new().u32(0).u32(0).u32(0).u32(4096).u32(stable).u64(verifier).0;
-        assert_eq!(job.judge(0, Reply(&reply(2, 7))), Ok(()));
-        assert!(job.judge(0, Reply(&reply(1, 7))).is_err());
-        assert!(job.judge(0, Reply(&reply(2, 8))).is_err());
+        assert_eq!(job.judge(0, Reply(&reply(2, 7), 0)), Ok(()));
+        assert!(job.judge(0, Reply(&reply(1, 7), 0)).is_err());
+        assert!(job.judge(0, Reply(&reply(2, 8), 0)).is_err());
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl<'a> Loop<'a> {
         let mut flights = Vec::new();
         for index in 0..plan.connections {
             let socket = TcpStream::connect_timeout(&address, Duration::from_secs(10));
-            let stream = socket.and_then(Stream::new).map_err(|error| format!("{address}: {error}"))?;
+            let mut stream = socket.and_then(Stream::new).map_err(|error| format!("{address}: {error}"))?;
+            stream.input.take_whole(job.whole_one_in());
             let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
             epoll::add(&epoll, &stream.socket, epoll::EventData::new_u64(index as u64), flags)
                 .map_err(|error| format!("epoll: {error}"))?;
@@ -269,10 +270,10 @@ impl<'a> Loop<'a> {
     /// The slot that the next whole reply frees.
     fn take_reply(&mut self, connection: usize, now: Instant) -> Outcome<Option<usize>> {
         let flight = &mut self.flights[connection];
-        let Some(record) = flight.stream.input.next_record().map_err(|error| error.to_string())? else {
+        let Some((head, unseen)) = flight.stream.input.next_head().map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        let mut reply = Reply(record);
+        let mut reply = Reply(head, unseen);
         let xid = reply.accepted()?;
         let index = xid as usize % DEPTH_MAX;
         let slot = flight.slots.get_mut(index).filter(|slot| slot.busy && slot.xid == xid);

@@ -39,8 +39,8 @@ pub fn handle_arguments(handle: &Handle) -> Writer {
     Writer::new().bytes(&handle.0)
 }
 
-/// Reads words from a reply.
-pub struct Reply<'a>(pub &'a [u8]);
+/// Reads words from a reply; how many of its last bytes nobody saw.
+pub struct Reply<'a>(pub &'a [u8], pub usize);
 
 type Judged<T> = Result<T, String>;
 
@@ -49,6 +49,14 @@ impl<'a> Reply<'a> {
         let (bytes, rest) = self.0.split_at_checked(size).ok_or("a reply is short")?;
         self.0 = rest;
         Ok(bytes)
+    }
+
+    /// The reply's last `size` bytes, or of those what was not dropped.
+    pub fn last(&mut self, size: usize) -> Judged<&'a [u8]> {
+        match size.checked_sub(self.1) {
+            Some(seen) => self.bytes(seen),
+            None => Err("a reply is longer than it says".to_owned()),
+        }
     }
 
     pub fn u32(&mut self) -> Judged<u32> {
@@ -122,13 +130,13 @@ mod tests {
     #[test]
     fn a_short_or_refused_reply_is_an_error() {
         let reply = Writer::new().u32(5).u32(1).u32(0).u32(0).u32(0).u32(0).u32(13).0;
-        let mut whole = Reply(&reply);
+        let mut whole = Reply(&reply, 0);
         assert_eq!(whole.accepted(), Ok(5));
         assert_eq!(whole.status(), Err("NFS3ERR_ACCES".to_owned()));
         for size in 0..24 {
-            assert!(Reply(&reply[..size]).accepted().is_err());
+            assert!(Reply(&reply[..size], 0).accepted().is_err());
         }
         let refused = Writer::new().u32(5).u32(1).u32(0).u32(0).u32(0).u32(3).0;
-        assert!(Reply(&refused).accepted().is_err());
+        assert!(Reply(&refused, 0).accepted().is_err());
     }
 }

@@ -23,7 +23,7 @@ pub enum Told {
 
 /// Appends the answer to a call.
 pub fn answer(record: &[u8], output: &mut Output) -> Option<Told> {
-    let mut call = Reply(record);
+    let mut call = Reply(record, 0);
     let (xid, kind, version) = (call.u32().ok()?, call.u32().ok()?, call.u32().ok()?);
     let (program, _, procedure) = (call.u32().ok()?, call.u32().ok()?, call.u32().ok()?);
     for _credential_then_verifier in 0..2 {

@@ -140,7 +140,7 @@ impl<'a> Loop<'a> {
         let Some(record) = flight.stream.input.next_record().map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        let mut reply = Reply(record);
+        let mut reply = Reply(record, 0);
         let xid = reply.accepted()?;
         let slot = (xid & ((1 << DEPTH_BITS) - 1)) as usize;
         let sent = flight.sent.get_mut(slot).and_then(|held| held.take_if(|(_, number)| *number == xid));

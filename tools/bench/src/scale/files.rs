@@ -345,8 +345,8 @@ mod tests {
             let head = tarn_nfsclient::xdr::Writer::new().u32(0).u32(0).u32(data.len() as u32).u32(1);
             head.bytes(data).0
         };
-        assert_eq!(check.judge(0, Reply(&reply(content_of(3)))), Ok(()));
+        assert_eq!(check.judge(0, Reply(&reply(content_of(3)), 0)), Ok(()));
         check.slots[0] = Checking::Reading(4);
-        assert!(check.judge(0, Reply(&reply(content_of(3)))).is_err());
+        assert!(check.judge(0, Reply(&reply(content_of(3)), 0)).is_err());
     }
 }

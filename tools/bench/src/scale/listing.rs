@@ -49,7 +49,7 @@ impl Lister {
         append(&mut out, &call, self.xid);
         self.socket.write_all(&out).map_err(|error| error.to_string())?;
         let record = self.record()?;
-        self.take(Reply(&record), each)?;
+        self.take(Reply(&record, 0), each)?;
         self.pages += 1;
         Ok(true)
     }
