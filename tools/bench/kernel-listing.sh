@@ -6,9 +6,9 @@
 bench=$1 TARN=$2 count=${3:-1000000}
 begin
 mkfifo "$WORK/enter"
-sleep 3600 >"$WORK/enter" &
+exec 3<>"$WORK/enter" # opened for both, so that it neither waits for a writer nor ends
 in_ns "$bench" directory --tarn "$TARN" --directory "$WORK" --count "$count" --listen 0.0.0.0 --port 2049 --hold \
-    <"$WORK/enter" >"$WORK/bench.log" 2>&1 &
+    <&3 3>&- >"$WORK/bench.log" 2>&1 &
 for _ in $(seq 3000); do
     grep -q 'press Enter' "$WORK/bench.log" && break
     kill -0 $! 2>/dev/null || { cat "$WORK/bench.log"; fail "the directory was not filled"; }
