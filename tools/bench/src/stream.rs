@@ -15,7 +15,7 @@ use std::ops::Range;
 const RECORD_BYTES_MAX: usize = 4 << 20;
 /// Bytes asked for at once, beyond what the present record still needs.
 const READ_AHEAD: usize = 256 << 10;
-/// Bytes that one read takes at most: whoever asks looks at the clock between two.
+/// Bytes that one read copies at most: whoever asks looks at the clock between two.
 const READ_MAX: usize = 128 << 10;
 /// Of a record whose rest is dropped, about so much is taken; one that is no longer is taken whole.
 const HEAD_BYTES: usize = 16 << 10;

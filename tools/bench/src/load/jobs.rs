@@ -9,8 +9,9 @@ use crate::load::wire::{Reply, append, call, handle_arguments, set_mark};
 use tarn_nfsclient::xdr::Writer;
 use tarn_nfsclient::{Handle, Stable};
 
-/// A generator that copies and compares every byte is slower than a server on one core that sends what it has in memory.
-pub const WHOLE_ONE_IN: u32 = 8;
+/// A generator that copies and compares every byte is slower than a server on one core that sends what it has in memory. Odd,
+/// so that in the end every piece of a file has its turn.
+pub const WHOLE_ONE_IN: u32 = 7;
 /// The status of a call that is to be tried later.
 const JUKEBOX: u32 = 10_008;
 
@@ -343,6 +344,7 @@ mod tests {
         assert_eq!(job.judge(token, Reply(&head, unseen)), Ok(()));
         assert!(job.judge(token, Reply(&head, unseen - 1)).is_err(), "a byte is missing");
         assert!(job.judge(token, Reply(&head, 2 * content::PERIOD)).is_err(), "more than it says");
+        assert!(job.judge(token, Reply(&[&head[..], &[0]].concat(), unseen)).is_err(), "a byte behind the data");
         *head.last_mut().unwrap() ^= 1;
         assert!(job.judge(token, Reply(&head, unseen)).is_err(), "other bytes");
     }

@@ -53,10 +53,9 @@ impl<'a> Reply<'a> {
 
     /// The reply's last `size` bytes, or of those what was not dropped.
     pub fn last(&mut self, size: usize) -> Judged<&'a [u8]> {
-        match size.checked_sub(self.1) {
-            Some(seen) => self.bytes(seen),
-            None => Err("a reply is longer than it says".to_owned()),
-        }
+        let longer = || "a reply is longer than it says".to_owned();
+        let seen = self.bytes(size.checked_sub(self.1).ok_or_else(longer)?)?;
+        if self.0.is_empty() { Ok(seen) } else { Err(longer()) }
     }
 
     pub fn u32(&mut self) -> Judged<u32> {
