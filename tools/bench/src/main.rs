@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tarn_bench::compare::{Rounds, Shape, compare};
 use tarn_bench::fairness::{self, Beside, Seen, Stand};
-use tarn_bench::load::{Operation, Site};
+use tarn_bench::load::{Operation, Site, not_negative, positive, shape};
 use tarn_bench::measure::{RealTime, cpu, disk, machine};
 use tarn_bench::scale;
-use tarn_bench::servers::{Place, Server, ganesha, null, space, tarn};
+use tarn_bench::servers::{Place, Server, ganesha, left, null, space, tarn};
 use tarn_bench::target::Target;
 use tarn_bench::{Outcome, figures, report};
 
@@ -67,7 +67,7 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         beside: Vec<Beside>,
         /// Of each row; collection has at least 30
-        #[arg(long, default_value_t = 15.0)]
+        #[arg(long, default_value = "15", value_parser = positive)]
         seconds: f64,
         /// The 99th percentile of the calls of all of them is judged, row by row
         #[arg(long, default_value_t = 5)]
@@ -102,7 +102,7 @@ struct Meta {
     #[arg(long, value_delimiter = ',', default_value = "8x16", value_parser = shape)]
     shape: Vec<(usize, usize)>,
     /// An open loop of so many calls a second over all connections, instead of the closed one
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = positive)]
     pace: Vec<f64>,
     #[command(flatten)]
     servers: Servers,
@@ -145,9 +145,9 @@ struct Servers {
 struct How {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value = "1", value_parser = positive)]
     seconds: f64,
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value = "0.3", value_parser = not_negative)]
     warm_up: f64,
     /// What a round of 1 MiB writes moves
     #[arg(long, default_value_t = 512)]
@@ -163,12 +163,6 @@ impl How {
             bytes: self.write_mib << 20,
         }
     }
-}
-
-fn shape(text: &str) -> Result<(usize, usize), String> {
-    let (connections, depth) = text.split_once('x').ok_or("not CONNECTIONSxDEPTH")?;
-    let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
-    Ok((number(connections)?, number(depth)?))
 }
 
 /// The servers that run, and the directory that goes with them. They end first.
@@ -209,6 +203,7 @@ impl Servers {
         }
         let directory = self.directory.join(format!("tarn-bench-{}", std::process::id()));
         std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        left::note(&directory);
         let place = Place { directory: directory.clone(), core: self.pin_server, memory: self.memory << 20 };
         let mut running = Running { servers: Vec::new(), directory: Some(directory) };
         if let Some(binary) = &self.tarn {
@@ -234,6 +229,21 @@ impl Servers {
     }
 }
 
+/// Makes a directory to work in at each; where one fails, the others are taken away.
+fn prepare(targets: impl IntoIterator<Item = Target>) -> Outcome<Vec<Site>> {
+    let mut sites = Vec::new();
+    for target in targets {
+        match Site::prepare(target) {
+            Ok(site) => sites.push(site),
+            Err(error) => {
+                let _ = clean(sites);
+                return Err(error);
+            }
+        }
+    }
+    Ok(sites)
+}
+
 /// Takes the sites' directories away, whatever came of the measurement.
 fn clean(sites: Vec<Site>) -> Outcome<()> {
     sites.into_iter().try_for_each(Site::remove)
@@ -254,12 +264,17 @@ fn meta(arguments: &Meta) -> Outcome<()> {
     if targets.is_empty() {
         return Err("nothing to measure: give --target, --tarn, --ganesha, --null or --null-wal".to_owned());
     }
-    let mut sites = targets.into_iter().map(Site::prepare).collect::<Outcome<Vec<Site>>>()?;
+    let mut sites = prepare(targets)?;
     let measured = meta_rows(arguments, &mut sites);
-    for site in &sites {
-        println!("{}: durable: {}", site.target.name, site.target.durability);
+    let durable = sites.iter().map(|site| format!("{}: durable: {}\n", site.target.name, site.target.durability));
+    let how = format!("{} {}; load average {:.2}", RealTime::words(), machine::tcp(), machine::load_average());
+    let words = durable.collect::<String>() + &how;
+    // A program reads the output, a person the rest.
+    if arguments.json {
+        eprintln!("{words}")
+    } else {
+        println!("{words}")
     }
-    println!("{} {}; load average {:.2}", RealTime::words(), machine::tcp(), machine::load_average());
     measured.and(clean(sites))
 }
 
@@ -283,12 +298,21 @@ fn meta_rows(arguments: &Meta, sites: &mut [Site]) -> Outcome<()> {
     Ok(())
 }
 
-fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcome<()> {
+/// Writes the table into the document, or sees whether that could be done.
+fn document(path: &Path, text: Option<&str>) -> Outcome<()> {
+    let failed = |error| format!("{}: {error}", path.display());
+    let old = std::fs::read_to_string(path).map_err(failed)?;
+    let new = report::replace(&old, text.unwrap_or_default())?;
+    std::fs::write(path, if text.is_some() { new } else { old }).map_err(failed)
+}
+
+fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()> {
+    into.map_or(Ok(()), |path| document(path, None))?;
     servers.enter()?;
     let before = machine::load_average();
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
-    let mut sites = running.targets().map(Site::prepare).collect::<Outcome<Vec<Site>>>()?;
+    let mut sites = prepare(running.targets())?;
     let ceiling = figures::ceiling(&mut sites, how.rounds())?;
     if let Some(rate) = ceiling.filter(|rate| *rate < figures::CEILING_MIN) {
         eprintln!("the generator makes {rate:.0} GETATTR/s, {:.0} are needed", figures::CEILING_MIN);
@@ -299,12 +323,7 @@ fn start_figures(servers: &Servers, how: How, document: Option<&Path>) -> Outcom
     clean(sites)?;
     let text = text?;
     println!("{text}");
-    if let Some(path) = document {
-        let failed = |error| format!("{}: {error}", path.display());
-        let old = std::fs::read_to_string(path).map_err(failed)?;
-        std::fs::write(path, report::replace(&old, &text)?).map_err(failed)?;
-    }
-    Ok(())
+    into.map_or(Ok(()), |path| document(path, Some(&text)))
 }
 
 fn fair(servers: &Servers, beside: &[Beside], seconds: f64, rounds: usize) -> Outcome<()> {
@@ -359,7 +378,21 @@ fn hold(servers: &Servers) -> Outcome<()> {
 }
 
 fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    // Workloads end their load by a signal, and what they started with it.
+    if matches!(
+        command,
+        Command::Meta(_)
+            | Command::Hold(_)
+            | Command::Fairness { .. }
+            | Command::StartFigures { .. }
+            | Command::Scale(_)
+    ) && let Err(error) = left::watch()
+    {
+        eprintln!("tarn-bench: {error}");
+        return ExitCode::FAILURE;
+    }
+    let ended = match command {
         Command::Meta(arguments) => meta(&arguments),
         Command::Bend { listen, to, fault, one_in } => tarn_bench::bend::serve(listen, to, fault, one_in),
         Command::Run(arguments) => tarn_bench::workload::cli::run(&arguments),

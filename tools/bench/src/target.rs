@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -20,6 +21,8 @@ pub struct Target {
     pub core: Option<usize>,
     /// What is durable when a reply leaves, in words.
     pub durability: String,
+    /// The program and the data directory of a Tarn that was started here.
+    pub own: Option<(PathBuf, PathBuf)>,
 }
 
 impl Target {
@@ -56,6 +59,7 @@ impl Target {
             pid: None,
             core: None,
             durability: "not said".to_owned(),
+            own: None,
         })
     }
 

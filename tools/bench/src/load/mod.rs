@@ -9,5 +9,5 @@ pub mod site;
 pub mod wire;
 
 pub use jobs::Operation;
-pub use run::{Length, Plan, Run};
+pub use run::{Length, Plan, Run, not_negative, positive, shape};
 pub use site::Site;

@@ -39,6 +39,32 @@ const DEPTH_BITS: u32 = 8;
 /// Most calls in flight on a connection.
 pub const DEPTH_MAX: usize = 1 << DEPTH_BITS;
 
+/// Most connections.
+const CONNECTIONS_MAX: usize = 1024;
+
+/// Connections x calls in flight on each, as a command line says them.
+pub fn shape(text: &str) -> Result<(usize, usize), String> {
+    let (connections, depth) = text.split_once('x').ok_or("not CONNECTIONSxDEPTH, such as 8x16")?;
+    let number = |text: &str, most: usize| match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("{text} is not a number from 1 to {most}")),
+    };
+    Ok((number(connections, CONNECTIONS_MAX)?, number(depth, DEPTH_MAX)?))
+}
+
+/// A number above 0 that ends, as a command line says it.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if f64::is_finite(number) && number > 0.0 => Ok(number),
+        _ => Err("not a number above 0".to_owned()),
+    }
+}
+
+/// The same, or 0.
+pub fn not_negative(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
     Time(Duration),

@@ -9,6 +9,7 @@ use crate::load::jobs::{File, Look, Names, Operation, Read, Write};
 use crate::load::run::{Length, Plan, Run, run};
 use crate::measure::Meter;
 use crate::target::Target;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tarn_nfsclient::client::How;
 use tarn_nfsclient::{Client, Credentials, Handle, Stable};
@@ -129,11 +130,24 @@ impl Site {
     fn read(&mut self, plan: Plan, size: usize) -> Outcome<Run> {
         let big = match self.big.take() {
             Some(big) => big,
-            None => self.fill("read", READ_BYTES)?,
+            None => {
+                let big = self.fill("read", READ_BYTES)?;
+                self.store()?;
+                big
+            }
         };
         let mut job = Read::new(&big, READ_BYTES, size);
         self.big = Some(big);
         run(self.target.address, plan, &mut job, &self.meter)
+    }
+
+    /// Has a Tarn of one's own store what it was given: what is read is cached, and not on its way.
+    fn store(&self) -> Outcome<()> {
+        let Some((program, data)) = &self.target.own else { return Ok(()) };
+        let output = Command::new(program).args(["checkpoint", "--data"]).arg(data).output();
+        let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("tarn checkpoint: {}", said.trim())) }
     }
 
     fn write_small(&mut self, plan: Plan, stable: Stable) -> Outcome<Run> {

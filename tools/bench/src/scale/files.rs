@@ -26,7 +26,7 @@ const ROWS: u64 = 100;
 pub struct Files {
     #[command(flatten)]
     pub(super) common: Common,
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Files of one directory
     #[arg(long, default_value_t = 10_000)]

@@ -51,7 +51,7 @@ pub struct Common {
     #[arg(long, default_value_t = 22049)]
     pub port: u16,
     /// Connections x calls in flight on each
-    #[arg(long, default_value = "4x16", value_parser = shape)]
+    #[arg(long, default_value = "4x16", value_parser = crate::load::shape)]
     pub shape: (usize, usize),
     #[arg(long, value_name = "CORE")]
     pub pin_server: Option<usize>,
@@ -79,12 +79,6 @@ impl Common {
     pub fn memory(&self) -> u64 {
         (self.cache_data + self.cache_names + self.checkpoint_memory) << 20
     }
-}
-
-fn shape(text: &str) -> Result<(usize, usize), String> {
-    let (connections, depth) = text.split_once('x').ok_or("not CONNECTIONSxDEPTH")?;
-    let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
-    Ok((number(connections)?, number(depth)?))
 }
 
 impl Command {

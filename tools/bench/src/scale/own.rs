@@ -4,6 +4,7 @@ use super::Common;
 use crate::Outcome;
 use crate::content::mix;
 use crate::load::site::mount;
+use crate::servers::{left, tarn};
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -38,11 +39,14 @@ fn objects_of(common: &Common) -> Option<PathBuf> {
 
 impl Own {
     pub fn start(common: &Common) -> Outcome<Own> {
+        let common = &Common { tarn: tarn::program(&common.tarn)?, ..common.clone() };
         let directory = common.directory.join(format!("tarn-bench-{}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        left::note(&directory);
         let target = Target::parse(&format!("Tarn=nfs://127.0.0.1:{}/vol", common.port))?;
         if let Some(objects) = objects_of(common) {
             fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+            left::note(&objects);
         }
         let mut own = Own { common: common.clone(), directory, child: None, target, starts: 0 };
         own.configure()?;

@@ -34,7 +34,7 @@ pub struct Stream {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Connections x calls in flight on each
-    #[arg(long, default_value = "4x4", value_parser = super::shape)]
+    #[arg(long, default_value = "4x4", value_parser = crate::load::shape)]
     calls: (usize, usize),
 }
 

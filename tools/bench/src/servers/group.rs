@@ -23,6 +23,7 @@ impl Group {
         let made = candidates(&membership).into_iter().find_map(|(parent, file)| {
             let path = parent.join(format!("tarn-bench-{}-{name}", std::process::id()));
             fs::create_dir(&path).ok()?;
+            super::left::note(&path);
             let group = Group(path);
             fs::write(group.0.join(file), bytes.to_string()).ok().map(|()| group)
         });

@@ -1,10 +1,11 @@
 //! Servers that a measurement starts itself: each pinned to the server's core, each ended with the measurement.
 //!
-//! - A server dies with this process, however that ends.
+//! - A server dies with this process, however that ends; where a signal ends it, what it wrote goes too ([`left`]).
 //! - What it says goes to a file in the measurement's directory; the end of it is told where a start fails.
 
 pub mod ganesha;
 pub mod group;
+pub mod left;
 pub mod null;
 pub mod space;
 pub mod tarn;
@@ -81,7 +82,8 @@ impl Server {
         target.core = place.core;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended ({status}): {}", target.name, self.last_words()));
+                let said = self.last_words();
+                return Err(format!("{} ended before it served ({status}); it said: {said:?}", target.name));
             }
             let listens = std::net::TcpStream::connect_timeout(&target.mount, Duration::from_secs(1)).is_ok();
             let error = match listens.then(|| mount(&target)) {

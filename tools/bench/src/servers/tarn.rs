@@ -33,12 +33,21 @@ pub fn start_over(place: &Place, binary: &Path, port: u16, store: &Store) -> Out
     serve(place, binary, port, Some(store))
 }
 
+/// The whole path of a Tarn to start: what is started later looks for a bare name elsewhere.
+pub fn program(binary: &Path) -> Outcome<PathBuf> {
+    match binary.canonicalize() {
+        Ok(path) if path.is_file() => Ok(path),
+        _ => Err(format!("{}: there is no such program; --tarn wants the path of a tarn", binary.display())),
+    }
+}
+
 /// Where the Tarn of a directory keeps its state.
 pub fn data(directory: &Path) -> PathBuf {
     directory.join("tarn-data")
 }
 
 fn serve(place: &Place, binary: &Path, port: u16, store: Option<&Store>) -> Outcome<Server> {
+    let binary = &program(binary)?;
     let settings = place.directory.join("tarn.toml");
     // As many serving threads as it may use cores.
     let cores = if place.core.is_some() { "[nfs]\ncores = 1\n" } else { "" };
@@ -59,6 +68,7 @@ fn serve(place: &Place, binary: &Path, port: u16, store: Option<&Store>) -> Outc
     let server = place.start("tarn", binary, &arguments)?;
     let mut target = Target::parse(&format!("Tarn=nfs://{address}/vol"))?;
     target.admin = store.map(|store| store.admin);
+    target.own = Some((binary.to_owned(), PathBuf::from(&data)));
     target.durability = "FILE_SYNC, CREATE and COMMIT: in the log, fdatasync; objects in a local directory".to_owned();
     let server = server.ready(target, place)?;
     command(place, binary, &["volume", "set", "vol", "--exports", RULES])?;
