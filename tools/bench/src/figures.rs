@@ -23,6 +23,7 @@ pub const SHAPES: &[(Operation, usize, usize)] = &[
     (Operation::Create, 1, 16),
     (Operation::Create, 4, 16),
     (Operation::Read1m, 4, 4),
+    (Operation::Read1mWritten, 4, 4),
     (Operation::Write1m, 4, 4),
 ];
 

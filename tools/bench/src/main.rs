@@ -298,16 +298,16 @@ fn meta_rows(arguments: &Meta, sites: &mut [Site]) -> Outcome<()> {
     Ok(())
 }
 
-/// Writes the table into the document, or sees whether that could be done.
-fn document(path: &Path, text: Option<&str>) -> Outcome<()> {
+/// The document with the table in it. Asked before a measurement too: what cannot be written afterwards is told then.
+fn document(path: &Path, text: &str) -> Outcome<String> {
     let failed = |error| format!("{}: {error}", path.display());
     let old = std::fs::read_to_string(path).map_err(failed)?;
-    let new = report::replace(&old, text.unwrap_or_default())?;
-    std::fs::write(path, if text.is_some() { new } else { old }).map_err(failed)
+    std::fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+    report::replace(&old, text)
 }
 
 fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()> {
-    into.map_or(Ok(()), |path| document(path, None))?;
+    into.map(|path| document(path, "")).transpose()?;
     servers.enter()?;
     let before = machine::load_average();
     let running = servers.start()?;
@@ -323,7 +323,8 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
     clean(sites)?;
     let text = text?;
     println!("{text}");
-    into.map_or(Ok(()), |path| document(path, Some(&text)))
+    let Some(path) = into else { return Ok(()) };
+    std::fs::write(path, document(path, &text)?).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn fair(servers: &Servers, beside: &[Beside], seconds: f64, rounds: usize) -> Outcome<()> {

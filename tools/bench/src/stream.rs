@@ -253,16 +253,21 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    #[test]
-    fn records_pass_whole_however_long() {
+    /// A connection's two ends; the first has records of these sizes to send, of the content from 7 on.
+    fn sending(sizes: &[usize]) -> (Stream, Stream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = Stream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
-        let mut receiver = Stream::new(listener.accept().unwrap().0).unwrap();
-        let sizes = [0, 1, 4096, content::PERIOD, 3, content::PERIOD];
         for size in sizes {
-            sender.output.tail().extend_from_slice(&(size as u32 | LAST).to_be_bytes());
-            sender.output.content(7, size);
+            sender.output.tail().extend_from_slice(&(*size as u32 | LAST).to_be_bytes());
+            sender.output.content(7, *size);
         }
+        (sender, Stream::new(listener.accept().unwrap().0).unwrap())
+    }
+
+    #[test]
+    fn records_pass_whole_however_long() {
+        let sizes = [0, 1, 4096, content::PERIOD, 3, content::PERIOD];
+        let (mut sender, mut receiver) = sending(&sizes);
         let mut got = Vec::new();
         while got.len() < sizes.len() {
             sender.flush().unwrap();
@@ -278,22 +283,16 @@ mod tests {
 
     #[test]
     fn of_long_records_the_head_is_taken_and_each_is_told_by_its_size() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut sender = Stream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
-        let mut receiver = Stream::new(listener.accept().unwrap().0).unwrap();
-        receiver.input.take_whole(3);
         let sizes =
             [content::PERIOD, 5, content::PERIOD, content::PERIOD, content::PERIOD, HEAD_BYTES - 4, content::PERIOD, 0];
-        for size in sizes {
-            sender.output.tail().extend_from_slice(&(size as u32 | LAST).to_be_bytes());
-            sender.output.content(9, size);
-        }
+        let (mut sender, mut receiver) = sending(&sizes);
+        receiver.input.take_whole(3);
         let mut got = Vec::new();
         while got.len() < sizes.len() {
             sender.flush().unwrap();
             receiver.fill().unwrap();
             while let Some((record, dropped)) = receiver.input.next_head().unwrap() {
-                assert_eq!(record, content::at(9, record.len()));
+                assert_eq!(record, content::at(7, record.len()));
                 got.push((record.len() + dropped, dropped > 0));
             }
         }

@@ -28,6 +28,8 @@ pub enum Operation {
     Write4kUnstable,
     Create,
     Read1m,
+    #[value(name = "read1m-written")]
+    Read1mWritten,
     Write1m,
 }
 
@@ -43,6 +45,7 @@ impl Operation {
             Operation::Write4kUnstable => "WRITE 4 KiB UNSTABLE",
             Operation::Create => "CREATE",
             Operation::Read1m => "READ 1 MiB, cached",
+            Operation::Read1mWritten => "READ 1 MiB, just written",
             Operation::Write1m => "WRITE 1 MiB UNSTABLE, then COMMIT",
         }
     }
@@ -50,7 +53,7 @@ impl Operation {
     /// Bytes that one call moves; 0 where calls are counted.
     pub fn bytes(self) -> u64 {
         match self {
-            Operation::Read1m | Operation::Write1m => 1 << 20,
+            Operation::Read1m | Operation::Read1mWritten | Operation::Write1m => 1 << 20,
             _ => 0,
         }
     }

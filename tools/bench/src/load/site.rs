@@ -35,6 +35,7 @@ pub struct Site {
     directory: Handle,
     files: Vec<File>,
     big: Option<Handle>,
+    written: Option<Handle>,
     /// Files of small and of large writes, one for each connection, and their sizes.
     small: Vec<Handle>,
     large: (Vec<Handle>, u64),
@@ -74,6 +75,7 @@ impl Site {
             directory,
             files: Vec::new(),
             big: None,
+            written: None,
             small: Vec::new(),
             large: (Vec::new(), 0),
             names: Vec::new(),
@@ -98,6 +100,7 @@ impl Site {
             }
             Operation::Read4k => self.read(plan, 4096),
             Operation::Read1m => self.read(plan, content::PERIOD),
+            Operation::Read1mWritten => self.read_written(plan),
             Operation::Write4kFilesync => self.write_small(plan, Stable::FileSync),
             Operation::Write4kUnstable => self.write_small(plan, Stable::Unstable),
             Operation::Create => self.create_many(plan),
@@ -115,16 +118,21 @@ impl Site {
     /// Makes a file of content, on the medium.
     fn fill(&mut self, name: &str, bytes: u64) -> Outcome<Handle> {
         let handle = self.create(name)?;
+        self.write(&handle, bytes)?;
+        Ok(handle)
+    }
+
+    /// Fills the file, to the medium.
+    fn write(&mut self, handle: &Handle, bytes: u64) -> Outcome<()> {
         for offset in (0..bytes).step_by(content::PERIOD) {
             let data = content::at(offset, content::PERIOD);
             let mut done = 0;
             while done < data.len() {
-                let written = self.client.write(&handle, offset + done as u64, &data[done..], Stable::Unstable);
+                let written = self.client.write(handle, offset + done as u64, &data[done..], Stable::Unstable);
                 done += told("write", written)?.count as usize;
             }
         }
-        told("commit", self.client.commit(&handle))?;
-        Ok(handle)
+        told("commit", self.client.commit(handle)).map(|_| ())
     }
 
     fn read(&mut self, plan: Plan, size: usize) -> Outcome<Run> {
@@ -138,6 +146,18 @@ impl Site {
         };
         let mut job = Read::new(&big, READ_BYTES, size);
         self.big = Some(big);
+        run(self.target.address, plan, &mut job, &self.meter)
+    }
+
+    /// Reads what was written right before: a server may keep that otherwise than what it has read or stored.
+    fn read_written(&mut self, plan: Plan) -> Outcome<Run> {
+        let file = match self.written.take() {
+            Some(file) => file,
+            None => self.create("written")?,
+        };
+        self.write(&file, READ_BYTES)?;
+        let mut job = Read::new(&file, READ_BYTES, content::PERIOD);
+        self.written = Some(file);
         run(self.target.address, plan, &mut job, &self.meter)
     }
 
