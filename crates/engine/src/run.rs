@@ -241,13 +241,12 @@ impl Core {
             return Ok(Err(Done::now(Errno::TryLater.into())));
         }
         loop {
-            let held = locks.clone();
-            let guards = self.stripes.lock(&held);
+            let guards = self.stripes.lock(locks);
             let stack = self.stack.load();
             if !pins.fits(&stack) {
                 return Err(Need { stale: true, ..Need::default() });
             }
-            let mut tx = Tx::new(self, stack, pins, &held);
+            let mut tx = Tx::new(self, stack, pins, locks);
             tx.again = marks.sent.is_some_and(|sent| self.was_answered(&sent));
             match operation.run(&mut tx) {
                 // It was answered before, and it does not come to the same.
@@ -477,5 +476,5 @@ pub fn apply_data(open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, d
 
 /// A refusal that carries attributes.
 pub fn refuse(errno: Errno, changes: [tarn_vfs::Change; 2]) -> Stop {
-    Stop::Refuse(Failure { errno, changes })
+    Stop::Refuse(Failure { errno, changes: changes.into() })
 }

@@ -1,5 +1,7 @@
 //! Why a file system says no.
 
+use std::ops::Deref;
+
 use crate::types::Change;
 
 /// The reasons, named as POSIX names them; each front end maps them to its own codes in one place.
@@ -75,11 +77,36 @@ pub enum Errno {
 pub struct Failure {
     pub errno: Errno,
     /// Of the directory or object the call names, and of the second directory if there is one.
-    pub changes: [Change; 2],
+    pub changes: Changes,
 }
 
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Failure {
-        Failure { errno, changes: Default::default() }
+        Failure { errno, changes: Changes::default() }
+    }
+}
+
+/// What a refusal shows of two objects. Apart: every result has room for a refusal, and few are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes(Option<Box<[Change; 2]>>);
+
+impl Changes {
+    pub fn into_inner(self) -> [Change; 2] {
+        self.0.map_or_else(Default::default, |changes| *changes)
+    }
+}
+
+impl From<[Change; 2]> for Changes {
+    fn from(changes: [Change; 2]) -> Changes {
+        Changes(Some(Box::new(changes)))
+    }
+}
+
+impl Deref for Changes {
+    type Target = [Change; 2];
+
+    fn deref(&self) -> &[Change; 2] {
+        static NONE: [Change; 2] = [const { Change { before: None, after: None } }; 2];
+        self.0.as_deref().unwrap_or(&NONE)
     }
 }

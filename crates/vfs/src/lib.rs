@@ -19,6 +19,6 @@ pub mod walk;
 
 pub use answer::{Answer, Done, Reply};
 pub use contract::{EventSink, FileSystem};
-pub use error::{Errno, Failure};
+pub use error::{Changes, Errno, Failure};
 pub use handle::{Handle, HandleKey};
 pub use types::*;

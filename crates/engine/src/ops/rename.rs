@@ -75,7 +75,7 @@ impl Rename {
     fn explain(&self, stop: Stop, from: Change, to: Option<Change>) -> Stop {
         match stop {
             Stop::Refuse(failure) => {
-                let [first, second] = failure.changes;
+                let [first, second] = failure.changes.into_inner();
                 refuse(failure.errno, [from, to.unwrap_or(if second.after.is_some() { second } else { first })])
             }
             other => other,

@@ -82,6 +82,7 @@ fn join(usage: Reply<Usage>, attr: Reply<Attr>) -> Reply<(Usage, Attr)> {
 /// A failed count still tells the attributes.
 fn with_attributes(mut failure: Done<Failure>, attr: Done<Attr>) -> Done<Failure> {
     failure.position = failure.position.max(attr.position);
-    failure.value.changes[0].after = Some(attr.value);
+    let [first, second] = failure.value.changes.into_inner();
+    failure.value.changes = [Change { after: Some(attr.value), ..first }, second].into();
     failure
 }

@@ -113,7 +113,7 @@ impl State {
         if let (CreateMode::Unchecked, Some(size)) = (mode, set.size) {
             let set = SetAttr { size: Some(size), ..SetAttr::default() };
             self.setattr(caller, node, &set, now)
-                .map_err(|failure| Failure { changes: [unchanged.clone(), Change::default()], ..failure })?;
+                .map_err(|failure| Failure { changes: [unchanged.clone(), Change::default()].into(), ..failure })?;
         }
         let attr = Some(self.get(node)?.attr.clone());
         Ok(Effect { attr, changes: [unchanged, Change::default()], ..Effect::default() })
@@ -172,12 +172,12 @@ impl State {
     pub(super) fn link(&mut self, caller: &Caller, node: Node, dir: Node, name: &[u8], now: Time) -> Outcome<Effect> {
         let object = self.get(node)?.clone();
         let found = self.find(caller, dir, name, Use::Make).map_err(|failure| {
-            let [change, _] = failure.changes;
-            Failure { changes: [change, object.unchanged()], ..failure }
+            let [change, _] = failure.changes.into_inner();
+            Failure { errno: failure.errno, changes: [change, object.unchanged()].into() }
         })?;
         let (parent, before) = (found.dir, Before::from(&found.dir.attr));
         posix::check_link(&object.attr, &parent.attr, found.object.is_some(), caller)
-            .map_err(|errno| Failure { errno, changes: [parent.unchanged(), object.unchanged()] })?;
+            .map_err(|errno| Failure { errno, changes: [parent.unchanged(), object.unchanged()].into() })?;
         let position = self.next_position();
         let after = self.change_entries(dir, 0, position, now, |entries| entries.add(name, node.ino))?;
         let object = self.edit(node)?;
@@ -227,7 +227,7 @@ impl State {
     ) -> Outcome<Effect> {
         let (source_dir, target_dir) = (self.get(from)?, self.get(to)?);
         let unchanged = [source_dir.unchanged(), target_dir.unchanged()];
-        let refused = |errno| Failure { errno, changes: unchanged.clone() };
+        let refused = |errno| Failure { errno, changes: unchanged.clone().into() };
         if from.volume != to.volume {
             return Err(refused(Errno::CrossVolume));
         }

@@ -12,7 +12,7 @@ use crate::types::*;
 
 /// A refusal that shows the object as it is.
 pub(super) fn refuse(object: &Object, errno: Errno) -> Failure {
-    Failure { errno, changes: [object.unchanged(), Change::default()] }
+    Failure { errno, changes: [object.unchanged(), Change::default()].into() }
 }
 
 /// Bytes and inodes that a volume without a limit shows.
