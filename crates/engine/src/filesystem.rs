@@ -24,6 +24,10 @@ impl FileSystem for Engine {
         self.core.volumes.listed()
     }
 
+    fn lists(&self, volumes: &Volumes) -> bool {
+        self.core.volumes.lists(volumes)
+    }
+
     fn handle_key(&self) -> HandleKey {
         self.core.identity.handle_key
     }

@@ -3,6 +3,8 @@
 //! - It only fills caches; a read that finds nothing there works as without it.
 //! - It never runs for data that is dirty: that is in RAM or in the log.
 
+use std::collections::VecDeque;
+
 use parking_lot::Mutex;
 use tarn_vfs::Node;
 
@@ -30,7 +32,7 @@ struct Stream {
 #[derive(Debug, Default)]
 pub struct ReadAhead {
     /// Each in the order in which its streams read last.
-    sets: [Mutex<Vec<Stream>>; SETS],
+    sets: [Mutex<VecDeque<Stream>>; SETS],
 }
 
 /// The set of a stream that goes on at `next`.
@@ -70,15 +72,15 @@ impl ReadAhead {
     fn take(&self, node: Node, offset: u64) -> Option<Stream> {
         let mut streams = self.sets[set(node, offset)].lock();
         let at = streams.iter().position(|stream| stream.next == offset && stream.node == node)?;
-        Some(streams.remove(at))
+        streams.remove(at)
     }
 
     fn put(&self, stream: Stream) {
         let mut streams = self.sets[set(stream.node, stream.next)].lock();
         if streams.len() >= STREAMS_OF_A_SET {
-            streams.remove(0);
+            streams.pop_front();
         }
-        streams.push(stream);
+        streams.push_back(stream);
     }
 }
 

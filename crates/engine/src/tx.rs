@@ -23,7 +23,7 @@ use tarn_wal::LogPlace;
 use crate::core::Core;
 use crate::entry::{DataChange, Entry};
 use crate::key::{Key, Kind};
-use crate::overlay::{Generation, Stack};
+use crate::overlay::{Generation, OverlayValue, Stack};
 use crate::session::note_decision;
 use crate::stripes::LockSet;
 use crate::value::{Inode, MapState};
@@ -192,6 +192,11 @@ impl<'a> Tx<'a> {
             self.seen = self.seen.max(held.barrier);
             return Ok(held.value);
         }
+        self.below(key)
+    }
+
+    /// The value of a key that neither this run nor what is not in the store's view yet has changed.
+    fn below(&mut self, key: &Key) -> Result<Option<Bytes>, ()> {
         // Not pointers: what a generation has removed, its own checkpoint may have made again.
         if let Some(then) = self.pins.stack.as_ref().filter(|_| key.kind != Kind::Pointer) {
             let oldest = self.stack.oldest();
@@ -226,10 +231,6 @@ impl<'a> Tx<'a> {
         gone.any(|generation| generation.has_record(&(key.volume, Ino(key.a), key.b)))
     }
 
-    pub fn get(&mut self, key: &Key) -> Step<Option<Bytes>> {
-        self.look(key).map_err(|()| Stop::Need)
-    }
-
     /// Notes all of `keys` that are not in RAM, so that one fetch brings them.
     pub fn prefetch(&mut self, keys: impl IntoIterator<Item = Key>) -> Step<()> {
         let mut missing = false;
@@ -240,12 +241,36 @@ impl<'a> Tx<'a> {
     }
 
     /// A decoded value; damage is told as such.
-    pub fn value<T>(&mut self, key: &Key, decode: impl FnOnce(&[u8]) -> Decoded<T>) -> Step<Option<T>> {
-        let Some(bytes) = self.get(key)? else { return Ok(None) };
-        decode(&bytes).map(Some).map_err(|error| {
-            self.core.damaged(key, &error.to_string());
-            Stop::from(Errno::Io)
-        })
+    #[inline]
+    pub fn value<T>(&mut self, key: &Key, decode: impl Fn(&[u8]) -> Decoded<T>) -> Step<Option<T>> {
+        self.value_of(key, false, decode)
+    }
+
+    /// As [`Tx::value`]; `fresh`: its owner was created after the store's view, which therefore holds none of its keys.
+    // Inlined, with what is called here: values are large beside what is done with them, and each return would move them.
+    #[inline]
+    pub fn value_of<T>(&mut self, key: &Key, fresh: bool, decode: impl Fn(&[u8]) -> Decoded<T>) -> Step<Option<T>> {
+        let mut decoded = None;
+        let mut barrier = Position::ZERO;
+        let waits = |held: &OverlayValue| {
+            barrier = held.barrier;
+            decoded = held.value.as_deref().map(&decode);
+        };
+        if let Some(value) = self.changed.get(key) {
+            decoded = value.as_deref().map(&decode);
+        } else if self.stack.see(key, waits) {
+            self.seen = self.seen.max(barrier);
+        } else if !fresh || self.pins.stack.as_ref().is_some_and(|then| then.get(key).is_some()) {
+            decoded = self.below(key).map_err(|()| Stop::Need)?.as_deref().map(&decode);
+        }
+        match decoded {
+            None => Ok(None),
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(error)) => {
+                self.core.damaged(key, &error.to_string());
+                Err(Errno::Io.into())
+            }
+        }
     }
 
     /// Keys of one owner within `range` and their values in order, at most `limit`; and whether that is all.
@@ -310,11 +335,13 @@ impl<'a> Tx<'a> {
         self.core.volumes.get(id).ok_or(Stop::from(Errno::Stale))
     }
 
+    #[inline]
     pub fn find_inode(&mut self, volume: VolumeId, ino: Ino) -> Step<Option<Inode>> {
         self.value(&Key::inode(volume, ino), Inode::decode)
     }
 
     /// An inode that an entry names: it must be there.
+    #[inline]
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Step<Inode> {
         match self.find_inode(volume, ino)? {
             Some(inode) => Ok(inode),
@@ -326,9 +353,9 @@ impl<'a> Tx<'a> {
     }
 
     /// The inode a handle names, or [`Errno::Stale`].
+    #[inline]
     pub fn node(&mut self, node: Node) -> Step<Inode> {
-        self.volume(node.volume)?;
-        if node.epoch != 0 {
+        if node.epoch != 0 || !self.core.volumes.has(node.volume) {
             return Err(Errno::Stale.into());
         }
         match self.find_inode(node.volume, node.ino)? {
@@ -355,14 +382,6 @@ impl<'a> Tx<'a> {
     pub fn is_open_only(&mut self, inode: &Inode) -> bool {
         let open = self.open_generation();
         inode.generation == Inode::PENDING || inode.generation > open.after
-    }
-
-    /// Whether a key is changed by this run or not in the store's view yet.
-    pub fn holds(&self, key: &Key) -> bool {
-        let then = self.pins.stack.as_ref();
-        self.changed.contains_key(key)
-            || self.stack.get(key).is_some()
-            || then.is_some_and(|then| then.get(key).is_some())
     }
 
     /// Which pointers of the inode's map count; `None`: all.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use tarn_base::ids::VolumeId;
@@ -86,44 +86,66 @@ struct Table {
 
 /// All volumes that are not deleted.
 #[derive(Debug, Default)]
-pub struct VolumeTable(RwLock<Table>);
+pub struct VolumeTable {
+    table: RwLock<Table>,
+    /// Where the present list lies: nobody who has an older one will find the next there.
+    listed_at: AtomicUsize,
+}
 
 impl VolumeTable {
     pub fn get(&self, id: VolumeId) -> Option<Arc<Volume>> {
-        self.0.read().present.get(&id).cloned()
+        self.table.read().present.get(&id).cloned()
+    }
+
+    pub fn has(&self, id: VolumeId) -> bool {
+        self.table.read().present.contains_key(&id)
     }
 
     pub fn all(&self) -> Vec<Arc<Volume>> {
-        self.0.read().present.values().cloned().collect()
+        self.table.read().present.values().cloned().collect()
     }
 
     pub fn listed(&self) -> Volumes {
-        self.0.read().listed.clone()
+        self.table.read().listed.clone()
+    }
+
+    /// Whether that is the present list.
+    pub fn lists(&self, volumes: &Volumes) -> bool {
+        Arc::as_ptr(volumes).addr() == self.listed_at.load(Ordering::Acquire)
     }
 
     /// Puts a volume or its new record.
     pub fn put(&self, volume: Volume) {
-        let mut table = self.0.write();
-        table.present.insert(volume.id, Arc::new(volume));
-        table.relist();
+        self.change(|present| present.insert(volume.id, Arc::new(volume)));
     }
 
     pub fn remove(&self, id: VolumeId) {
-        let mut table = self.0.write();
-        table.present.remove(&id);
-        table.relist();
+        self.change(|present| present.remove(&id));
     }
-}
 
-impl Table {
-    fn relist(&mut self) {
-        self.listed = Arc::new(self.present.values().map(|volume| volume.info()).collect());
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<VolumeId, Arc<Volume>>) -> Option<Arc<Volume>>) {
+        let mut table = self.table.write();
+        change(&mut table.present);
+        table.listed = Arc::new(table.present.values().map(|volume| volume.info()).collect());
+        self.listed_at.store(Arc::as_ptr(&table.listed).addr(), Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_the_present_one_until_the_next_change() {
+        let table = VolumeTable::default();
+        let mut lists = Vec::new();
+        for _ in 0..3 {
+            table.remove(VolumeId(1));
+            lists.push(table.listed());
+            let present: Vec<bool> = lists.iter().map(|list| table.lists(list)).collect();
+            assert_eq!(present.iter().position(|present| *present), Some(lists.len() - 1), "no other");
+        }
+    }
 
     #[test]
     fn a_limit_is_exact_however_many_try_beside_what_does_not_fit() {

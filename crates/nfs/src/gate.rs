@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tarn_vfs::{Caller, FileSystem, HandleKey, Node};
 
 use crate::exports::rules::Verdict;
-use crate::exports::{Exports, Grant};
+use crate::exports::{Export, Exports, Grant};
 use crate::service::CallContext;
 use crate::wire::rpc::AuthSys;
 
@@ -90,9 +90,10 @@ impl Gate {
         intent: Intent,
     ) -> Result<Admitted, Refusal> {
         let node = self.key.verify(handle).map_err(|_| Refusal::BadHandle)?;
-        let table = self.exports.current();
-        let export = table.find(node.volume).ok_or(Refusal::Stale)?;
-        let grant = match self.exports.judge(export, cx.peer) {
+        let judge = |export: &Export| (self.exports.judge(export, cx.peer), export.volume.fsid);
+        let judged = self.exports.with(|table| table.find(node.volume).map(judge));
+        let (verdict, volume) = judged.ok_or(Refusal::Stale)?;
+        let grant = match verdict {
             Verdict::Allowed(grant) => grant,
             Verdict::Denied => return Err(Refusal::Denied),
             Verdict::Unresolved => return Err(Refusal::TryLater),
@@ -103,7 +104,7 @@ impl Gate {
             return Err(Refusal::ReadOnly);
         }
         let caller = caller(&grant, cx, sys);
-        Ok(Admitted { node, caller, fsid: fsid(export.volume.fsid, node.epoch), writable })
+        Ok(Admitted { node, caller, fsid: fsid(volume, node.epoch), writable })
     }
 }
 

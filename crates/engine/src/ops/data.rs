@@ -10,7 +10,7 @@ use tarn_base::ids::Ino;
 use tarn_base::mutant;
 use tarn_data::RecordPointer;
 use tarn_vfs::posix::atime_due;
-use tarn_vfs::{Errno, Node};
+use tarn_vfs::{Attr, Errno, Node};
 
 use crate::entry::{DataChange, Payload};
 use crate::key::Key;
@@ -36,18 +36,19 @@ pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64,
     })
 }
 
-/// Sets the access time of what was read, where it is due; never at the price of waiting for room in the log.
-pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode) -> Step<()> {
-    let attr = inode.attr(node.volume, node.ino);
+/// Sets the access time of what was read and has these attributes, where it is due; never at the price of waiting for room in the
+/// log.
+pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode, attr: &mut Attr) -> Step<()> {
     let core = tx.core;
-    let held_up = core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
-    if !atime_due(&attr, tx.now()) || held_up {
+    let held_up = || core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
+    if !atime_due(attr, tx.now()) || held_up() {
         return Ok(());
     }
     tx.lock(node.volume, node.ino, true)?;
     inode.atime = tx.now();
     tx.unstable = true;
     tx.put_inode_silently(node.volume, node.ino, inode);
+    *attr = inode.attr(node.volume, node.ino);
     Ok(())
 }
 

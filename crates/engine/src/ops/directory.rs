@@ -34,6 +34,7 @@ pub struct Directory {
 
 impl Directory {
     /// Opens what must be a directory; with the lock held, exclusively if entries are to change.
+    #[inline]
     pub fn open(tx: &mut Tx<'_>, node: Node, exclusive: bool) -> Step<Directory> {
         tx.lock(node.volume, node.ino, exclusive)?;
         let volume = tx.volume(node.volume)?;
@@ -69,11 +70,8 @@ impl Directory {
     }
 
     fn bucket(&self, tx: &mut Tx<'_>, hash: u64) -> Step<Bucket> {
-        let key = Key::entry_hash(self.volume.id, self.ino, hash);
-        if tx.is_fresh(&self.inode) && !tx.holds(&key) {
-            return Ok(Bucket::default());
-        }
-        Ok(tx.value(&key, Bucket::decode)?.unwrap_or_default())
+        let (key, fresh) = (Key::entry_hash(self.volume.id, self.ino, hash), tx.is_fresh(&self.inode));
+        Ok(tx.value_of(&key, fresh, Bucket::decode)?.unwrap_or_default())
     }
 
     pub fn find(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<HashEntry>> {
@@ -84,10 +82,7 @@ impl Directory {
     /// The inode that `name` names.
     pub fn find_ino(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<Ino>> {
         let key = Key::entry_hash(self.volume.id, self.ino, name_hash(&self.volume.record.name_secret, name));
-        if tx.is_fresh(&self.inode) && !tx.holds(&key) {
-            return Ok(None);
-        }
-        Ok(tx.value(&key, |bytes| Bucket::ino_of(bytes, name))?.flatten())
+        Ok(tx.value_of(&key, tx.is_fresh(&self.inode), |bytes| Bucket::ino_of(bytes, name))?.flatten())
     }
 
     /// Adds an entry that is not there.

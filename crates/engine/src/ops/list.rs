@@ -40,8 +40,8 @@ impl Operation for List {
         }
         let page = self.page(tx, &dir);
         let mut page = dir.explain(page)?;
-        touch(tx, self.dir, &mut dir.inode)?;
-        page.dir = dir.inode.attr(self.dir.volume, self.dir.ino);
+        page.dir = dir.before;
+        touch(tx, self.dir, &mut dir.inode, &mut page.dir)?;
         Ok(page)
     }
 }

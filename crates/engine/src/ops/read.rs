@@ -34,15 +34,15 @@ impl Operation for Read {
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<ReadReply> {
         let mut inode = tx.node(self.node)?;
-        let attr = inode.attr(self.node.volume, self.node.ino);
+        let mut attr = inode.attr(self.node.volume, self.node.ino);
         if let Err(errno) = check_read(&attr, &self.caller) {
             return Err(refuse(errno, [Change { before: None, after: Some(attr) }, Change::default()]));
         }
         let count = u64::from(self.count.min(IO_SIZE_MAX)).min(inode.size.saturating_sub(self.offset));
         let data = if count == 0 { SmallVec::new() } else { self.pieces(tx, &inode, count)? };
         let eof = self.offset.saturating_add(count) >= inode.size;
-        data::touch(tx, self.node, &mut inode)?;
-        Ok(ReadReply { data, eof, attr: inode.attr(self.node.volume, self.node.ino) })
+        data::touch(tx, self.node, &mut inode, &mut attr)?;
+        Ok(ReadReply { data, eof, attr })
     }
 }
 

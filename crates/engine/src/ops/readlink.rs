@@ -21,12 +21,11 @@ impl Operation for ReadLink {
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<(Bytes, Attr)> {
         let mut inode = tx.node(self.node)?;
-        let attr = inode.attr(self.node.volume, self.node.ino);
+        let mut attr = inode.attr(self.node.volume, self.node.ino);
         if inode.kind != FileType::Symlink {
             return Err(refuse(Errno::Invalid, [Change { before: None, after: Some(attr) }, Change::default()]));
         }
-        touch(tx, self.node, &mut inode)?;
-        let attr = inode.attr(self.node.volume, self.node.ino);
+        touch(tx, self.node, &mut inode, &mut attr)?;
         Ok((inode.target, attr))
     }
 }

@@ -99,6 +99,12 @@ impl Generation {
     }
 
     pub fn put(&self, key: Key, value: OverlayValue) {
+    /// Shows `see` a key, if it has changed here. Its shard is locked meanwhile.
+    #[inline]
+    pub fn see(&self, key: &Key, see: impl FnOnce(&OverlayValue)) -> bool {
+        self.shard(key.volume, key.a).read().keys.get(key).map(see).is_some()
+    }
+
         let new = cost(&value);
         let old = self.shard(key.volume, key.a).write().keys.insert(key, value);
         if old.is_none() {

@@ -32,6 +32,12 @@ impl Stack {
         self.generations.iter().find_map(|generation| generation.get(key))
     }
 
+    /// Shows `see` the newest value of a key that is not in the view yet, if there is one.
+    #[inline]
+    pub fn see(&self, key: &Key, mut see: impl FnMut(&OverlayValue)) -> bool {
+        self.generations.iter().any(|generation| generation.see(key, &mut see))
+    }
+
     /// Whether any generation holds dirty data of a record.
     pub fn has_record(&self, key: &DataKey) -> bool {
         self.generations.iter().any(|generation| generation.has_record(key))

@@ -99,6 +99,7 @@ impl Inode {
         }
     }
 
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Decoded<Inode> {
         let mut take = Take::new(bytes);
         let born = take_head(&mut take)?;

@@ -69,17 +69,19 @@ impl Exports {
 
     /// The exports as they are now.
     pub fn current(&self) -> Arc<Table> {
-        let volumes = self.fs.volumes();
-        {
-            let table = self.table.read();
-            // Two pointers to one list are equal without a look at it.
-            if table.volumes == volumes {
-                return table.clone();
-            }
+        self.with(Arc::clone)
+    }
+
+    /// Shows `see` the exports as they are now. They are locked meanwhile.
+    pub fn with<T>(&self, see: impl FnOnce(&Arc<Table>) -> T) -> T {
+        let table = self.table.read();
+        if self.fs.lists(&table.volumes) {
+            return see(&table);
         }
-        let table = Arc::new(build(volumes, &self.default, &self.names));
+        drop(table);
+        let table = Arc::new(build(self.fs.volumes(), &self.default, &self.names));
         *self.table.write() = table.clone();
-        table
+        see(&table)
     }
 
     /// What the list of `export` says of a call from `peer`.
