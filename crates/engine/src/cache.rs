@@ -9,6 +9,7 @@
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use tarn_base::pages::Pages;
 
 use crate::decoded::{ENTRY_OVERHEAD, Records};
 use crate::hash::FastBuild;
@@ -43,11 +44,15 @@ pub struct Caches {
     pub names: Names,
     pub neighbours: Neighbours,
     pub records: Records,
+    /// Where data lies that is sent as it is.
+    pub pages: Pages,
 }
 
 impl Caches {
-    /// `name_bytes` are for keys, listings and the names of directories.
-    pub fn new(name_bytes: u64, record_bytes: u64) -> Caches {
+    /// `name_bytes` are for keys, listings and the names of directories; `waiting_bytes` of data are kept outside, some of it in
+    /// pages.
+    pub fn new(name_bytes: u64, record_bytes: u64, waiting_bytes: u64) -> Caches {
+        let pages = Pages::new(record_bytes.saturating_add(waiting_bytes));
         let listing_bytes = name_bytes / LISTINGS_SHARE;
         let names_bytes = name_bytes / NAMES_SHARE;
         let key_bytes = name_bytes - listing_bytes - names_bytes;
@@ -62,7 +67,8 @@ impl Caches {
                 FastBuild::default(),
                 Default::default(),
             ),
-            records: Records::new(record_bytes),
+            records: Records::new(record_bytes, pages.clone()),
+            pages,
         }
     }
 

@@ -252,6 +252,11 @@ impl Core {
         own + self.log.held() as u64
     }
 
+    /// Whether the overlay has room for data in two places, as it is while it moves.
+    pub fn may_move(&self) -> bool {
+        !self.config.spills(self.overlay_ram_bytes())
+    }
+
     /// Bytes of data that have passed the log by and are not in the store.
     pub fn unlogged(&self) -> u64 {
         self.stack.with(|stack| stack.generations.iter().map(|generation| generation.unlogged()).sum())

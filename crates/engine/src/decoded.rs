@@ -3,22 +3,17 @@
 //! A record that large reads ask for again and again moves into [`Pages`], from where replies are sent without being copied.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tarn_base::ids::SegmentId;
-use tarn_base::pages::Pages;
+use tarn_base::pages::{Copied, Pages};
 
 use crate::hash::FastBuild;
 
 /// What an entry of a cache costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 pub const ENTRY_OVERHEAD: u64 = 160;
-
-/// How often a record's bytes are copied for large reads before it moves. New pages and giving them back cost about 400 us for a
-/// MiB where a reply's copy costs 95: whatever happens next, it costs about twice what the better choice would have, at most.
-const COPIES: u32 = 4;
 
 /// Segment and index.
 type Name = (SegmentId, u32);
@@ -28,8 +23,13 @@ const RECORD_OVERHEAD: u64 = ENTRY_OVERHEAD + 96;
 
 struct Record {
     bytes: Bytes,
-    /// Bytes that large reads had of it, while it can move.
-    taken: AtomicU32,
+    copied: Copied,
+}
+
+impl Record {
+    fn new(bytes: Bytes) -> Arc<Record> {
+        Arc::new(Record { bytes, copied: Copied::default() })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -48,15 +48,10 @@ pub struct Records {
 }
 
 impl Records {
-    pub fn new(bytes: u64) -> Records {
+    pub fn new(bytes: u64, pages: Pages) -> Records {
         let map =
             Cache::with((bytes / (64 << 10)).max(64) as usize, bytes, Weight, FastBuild::default(), Default::default());
-        Records { map, pages: Pages::new(bytes) }
-    }
-
-    /// Where records lie that are sent as they are.
-    pub fn pages(&self) -> &Pages {
-        &self.pages
+        Records { map, pages }
     }
 
     pub fn get(&self, name: &Name) -> Option<Bytes> {
@@ -68,18 +63,12 @@ impl Records {
         if taken < Pages::WORTH {
             return;
         }
-        let Some(record) = self.map.get(name) else { return };
-        let enough = record.bytes.len() as u32 * COPIES;
-        let before = record.taken.load(Ordering::Relaxed);
-        // Of those who come at once one moves it.
-        if before < enough
-            && record.taken.fetch_add(taken as u32, Ordering::Relaxed) == before
-            && before + taken as u32 >= enough
+        let Some(record) = self.map.get(name).filter(|record| !self.pages.hold(&record.bytes)) else { return };
+        if record.copied.is_enough(taken, record.bytes.len())
             && let Some(bytes) = self.pages.keep(&record.bytes)
         {
-            let moved = Record { bytes, taken: AtomicU32::new(enough) };
             // One that has just gone does not come back.
-            let _ = self.map.replace(*name, Arc::new(moved), true);
+            let _ = self.map.replace(*name, Record::new(bytes), true);
         }
     }
 
@@ -88,7 +77,7 @@ impl Records {
     }
 
     pub fn insert(&self, name: Name, bytes: Bytes) {
-        self.map.insert(name, Arc::new(Record { bytes, taken: AtomicU32::new(0) }));
+        self.map.insert(name, Record::new(bytes));
     }
 
     pub fn remove(&self, name: &Name) {
@@ -125,27 +114,27 @@ mod tests {
 
     #[test]
     fn what_large_reads_ask_for_again_moves_into_pages() {
-        let records = Records::new(16 << 20);
+        let pages = Pages::new(16 << 20);
+        let records = Records::new(16 << 20, pages.clone());
         records.answered(&NAME, 1 << 20);
         records.insert(NAME, fill(7));
         let weight = records.weight();
         let moves = |taken: usize, times: u32| {
             let place = |_| {
                 records.answered(&NAME, taken);
-                records.pages().hold(&records.get(&NAME).unwrap())
+                pages.hold(&records.get(&NAME).unwrap())
             };
             (0..times).map(place).collect::<Vec<bool>>()
         };
         assert_eq!(moves(Pages::WORTH - 1, 20), [false; 20], "small reads do not count");
-        assert_eq!(moves(64 << 10, COPIES + 1), [false, false, false, true, true]);
+        assert_eq!(moves(64 << 10, 5), [false, false, false, true, true]);
+        let place = records.get(&NAME).unwrap().as_ptr();
+        moves(64 << 10, 20);
+        assert_eq!(records.get(&NAME).unwrap().as_ptr(), place, "it moves once");
         assert!(records.get(&NAME).unwrap() == fill(7));
         records.insert(NAME, fill(8));
         assert_eq!((records.weight(), records.len()), (weight, 1));
-        assert_eq!(
-            moves(32 << 10, 2 * COPIES).iter().filter(|moved| **moved).count(),
-            1,
-            "what comes anew begins anew"
-        );
+        assert_eq!(moves(32 << 10, 8).iter().filter(|moved| **moved).count(), 1, "what comes anew begins anew");
         assert!(records.get(&NAME).unwrap() == fill(8));
         records.remove(&NAME);
         records.answered(&NAME, 64 << 10);
@@ -154,10 +143,10 @@ mod tests {
 
     #[test]
     fn what_is_too_small_for_pages_stays_where_it_is() {
-        let records = Records::new(16 << 20);
+        let records = Records::new(16 << 20, Pages::new(16 << 20));
         let small = Bytes::from(vec![1; Pages::WORTH]);
         records.insert(NAME, small.clone());
-        for _ in 0..COPIES * 2 {
+        for _ in 0..20 {
             records.answered(&NAME, Pages::WORTH);
             assert_eq!(records.get(&NAME).unwrap().as_ptr(), small.as_ptr());
         }

@@ -90,7 +90,7 @@ impl Engine {
             gate: Default::default(),
             exchange_pause: Default::default(),
             stripes: Default::default(),
-            caches: Caches::new(config.key_cache_bytes, config.record_cache_bytes),
+            caches: Caches::new(config.key_cache_bytes, config.record_cache_bytes, config.overlay_limit()),
             dedupe: Dedupe::new(config.dedupe_bytes),
             volumes: VolumeTable::default(),
             deleted: Default::default(),

@@ -62,7 +62,7 @@ impl FileSystem for Engine {
     }
 
     fn pages(&self) -> Pages {
-        self.core.caches.records.pages().clone()
+        self.core.caches.pages.clone()
     }
 
     fn statfs(&self, _caller: &Caller, volume: VolumeId) -> Answer<FsStat> {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tarn_base::pages::Pages;
 use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::posix::check_read;
 use tarn_vfs::{Caller, Change, Errno, IO_SIZE_MAX, Node, ReadReply};
@@ -52,6 +53,8 @@ struct Pieces {
     data: SmallVec<[Bytes; 4]>,
     /// Of which records of the store, and how many of its bytes each gave.
     records: SmallVec<[(Name, usize); 4]>,
+    /// As well of those that wait for it, by their generation's place in the stack.
+    waiting: SmallVec<[(usize, u64, usize); 4]>,
 }
 
 impl Read {
@@ -72,6 +75,12 @@ impl Read {
             return Err(Stop::Need);
         }
         out.records.iter().for_each(|(name, taken)| tx.core.caches.records.answered(name, *taken));
+        if !out.waiting.is_empty() && tx.core.may_move() {
+            for (generation, record, taken) in out.waiting {
+                let key = (volume.id, self.node.ino, record);
+                tx.stack.generations[generation].answered(&key, taken, &tx.core.caches.pages);
+            }
+        }
         Ok(out.data)
     }
 
@@ -90,12 +99,18 @@ impl Read {
         let mut gaps: SmallVec<[(u32, u32); 4]> = SmallVec::from_slice(&[(start, end)]);
         let mut found: SmallVec<[Extent; 4]> = SmallVec::new();
         // The newest first.
-        for generation in &tx.stack.generations {
+        for (place, generation) in tx.stack.generations.iter().enumerate() {
+            let before = found.len();
             generation.see_record(&key, |dirty| {
                 if counts(dirty.generation) {
                     gaps = fill(std::mem::take(&mut gaps), &dirty.extents, &mut found);
                 }
             });
+            let lies = |extent: &Extent| extent.source.bytes().map_or(0, Bytes::len);
+            let taken: usize = found[before..].iter().map(lies).sum();
+            if taken >= Pages::WORTH {
+                out.waiting.push((place, record, taken));
+            }
             if gaps.is_empty() {
                 break;
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tarn_base::ids::{Ino, Position, VolumeId};
+use tarn_base::pages::{Copied, Pages};
 
 use super::record::{DirtyRecord, Extent};
 use crate::key::Key;
@@ -98,13 +99,13 @@ impl Generation {
         self.shard(key.volume, key.a).read().keys.get(key).cloned()
     }
 
-    pub fn put(&self, key: Key, value: OverlayValue) {
     /// Shows `see` a key, if it has changed here. Its shard is locked meanwhile.
     #[inline]
     pub fn see(&self, key: &Key, see: impl FnOnce(&OverlayValue)) -> bool {
         self.shard(key.volume, key.a).read().keys.get(key).map(see).is_some()
     }
 
+    pub fn put(&self, key: Key, value: OverlayValue) {
         let new = cost(&value);
         let old = self.shard(key.volume, key.a).write().keys.insert(key, value);
         if old.is_none() {
@@ -130,6 +131,19 @@ impl Generation {
         self.shard(key.0, key.1.0).read().data.contains_key(key)
     }
 
+    /// Notes a reply with so many bytes of a record. Those of it that are large move into `pages` for the replies that follow, once
+    /// they were copied often enough.
+    pub fn answered(&self, key: &DataKey, taken: usize, pages: &Pages) {
+        let due = self.shard(key.0, key.1.0).read().data.get(key).map(|record| record.answered(taken, pages));
+        for from in due.into_iter().flatten() {
+            // Copied with no lock held: what is written meanwhile stays.
+            let Some(to) = pages.keep(&from) else { return };
+            let mut shard = self.shard(key.0, key.1.0).write();
+            let growth = shard.data.get_mut(key).map(|record| record.moved(&from, &to)).unwrap_or_default();
+            self.record_bytes.fetch_add(growth.ram, Ordering::Relaxed);
+        }
+    }
+
     /// Map generation in which a record is dirty here.
     pub fn record_generation(&self, key: &DataKey) -> Option<u32> {
         self.shard(key.0, key.1.0).read().data.get(key).map(|record| record.generation)
@@ -152,7 +166,7 @@ impl Generation {
         let record = shard.data.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
             self.record_bytes.fetch_add(RECORD_COST, Ordering::Relaxed);
-            DirtyRecord { generation, new, extents: Vec::new() }
+            DirtyRecord { generation, copied: Copied::default(), new, extents: Vec::new() }
         });
         record.generation = record.generation.max(generation);
         record.new |= new;

@@ -3,7 +3,7 @@
 //! - The stack is one open generation and any number of closed ones, newest first (engine rule 15).
 //! - A reader takes stack and store view as one value, [`Stack`]; a generation leaves it in the same exchange
 //!   that brings the view containing it.
-//! - A closed generation never changes.
+//! - A closed generation never changes; but its data may move in memory.
 //! - Dirty data of an older map generation under a cut does not count; the reader judges by the map.
 
 mod generation;

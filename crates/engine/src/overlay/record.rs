@@ -2,9 +2,12 @@
 //!
 //! - What an overwrite leaves of a buffer is copied out of it: no few bytes keep a large buffer alive.
 //! - Neighbours that are small become one, so that a stream of tiny writes does not become as many extents.
+//! - What large reads ask for again and again moves to where replies are sent from without being copied
+//!   ([`tarn_base::pages`]); that changes where bytes are, and none of them.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tarn_base::pages::{Copied, Pages};
 use tarn_wal::LogPlace;
 
 /// Neighbours are put together up to this size, bytes: copying so much costs less than an extent of its own.
@@ -32,6 +35,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// Its bytes, if they are in memory.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Source::Ram(bytes) | Source::Held(bytes) | Source::Unlogged { bytes, .. } => Some(bytes),
+            Source::Log(_) | Source::Zero => None,
+        }
+    }
+
     /// The part from `skip` on, `len` bytes long.
     fn slice(&self, skip: u32, len: u32) -> Source {
         match self {
@@ -107,10 +118,12 @@ pub struct Growth {
 }
 
 /// Extents in order, without overlap. What lies between them is older.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct DirtyRecord {
     /// Map generation it was written in.
     pub generation: u32,
+    /// Since it was written last.
+    pub copied: Copied,
     /// It was charged when it was written here: nothing older holds the charge.
     pub new: bool,
     pub extents: Vec<Extent>,
@@ -119,6 +132,7 @@ pub struct DirtyRecord {
 impl DirtyRecord {
     /// Puts `extent` over what is there; the newest bytes win.
     pub fn write(&mut self, extent: Extent) -> Growth {
+        self.copied = Copied::default();
         let (from, to) = (extent.start, extent.end);
         // What lies before it and what lies behind it stay as they are.
         let first = self.extents.partition_point(|old| old.end < from);
@@ -148,6 +162,28 @@ impl DirtyRecord {
         }
         drop(self.extents.splice(first..last, new));
         Growth { ram: after.0 - before.0, unlogged: after.1 - before.1 }
+    }
+
+    /// Notes a reply with so many of its bytes. What should move now, if that is time.
+    pub fn answered(&self, taken: usize, pages: &Pages) -> SmallVec<[Bytes; 1]> {
+        let bytes = self.extents.iter().filter_map(|extent| extent.source.bytes());
+        let large = bytes.filter(|bytes| bytes.len() >= Pages::LEAST && !pages.hold(bytes));
+        let len = large.clone().map(Bytes::len).sum();
+        if len > 0 && self.copied.is_enough(taken, len) { large.cloned().collect() } else { SmallVec::new() }
+    }
+
+    /// Puts `to`, which holds the same bytes and nothing else, in the place of `from`, if that is still what is here.
+    pub fn moved(&mut self, from: &Bytes, to: &Bytes) -> Growth {
+        let lies = |bytes: &Bytes| (bytes.as_ptr(), bytes.len()) == (from.as_ptr(), from.len());
+        let Some(extent) = self.extents.iter_mut().find(|extent| extent.source.bytes().is_some_and(lies)) else {
+            return Growth::default();
+        };
+        let before = extent.ram_bytes();
+        match &mut extent.source {
+            Source::Unlogged { bytes, own } => (*bytes, *own) = (to.clone(), true),
+            source => *source = Source::Ram(to.clone()),
+        }
+        Growth { ram: extent.ram_bytes() as i64 - before as i64, unlogged: 0 }
     }
 
     /// Whether every byte of a record of `len` bytes is here.
@@ -240,6 +276,50 @@ mod tests {
         }
         assert!(found == expected);
         assert!(record.extents.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn what_is_read_again_and_again_moves_and_stays_what_it_is() {
+        let pages = Pages::new(1 << 20);
+        let whole = Bytes::from((0..300_000u32).map(|at| (at ^ (at >> 8)) as u8).collect::<Vec<u8>>());
+        let part = |start: u32, len: u32| whole.slice(start as usize..(start + len) as usize);
+        let mut record = DirtyRecord::default();
+        let mut ram = 0;
+        let mut write = |record: &mut DirtyRecord, start: u32, source: Source| {
+            let len = source.bytes().map_or(100, Bytes::len) as u32;
+            ram += record.write(Extent { start, end: start + len, source }).ram;
+        };
+        write(&mut record, 0, Source::Held(part(0, 65_536)));
+        write(&mut record, 65_536, Source::Ram(part(65_536, 100)));
+        write(&mut record, 65_636, Source::Unlogged { bytes: part(65_636, 100_000), own: false });
+        write(&mut record, 165_636, Source::Zero);
+        write(&mut record, 165_736, Source::Ram(part(165_736, 70_000)));
+        let reads =
+            |record: &DirtyRecord| (0..20).map(|_| record.answered(235_736, &pages)).find(|due| !due.is_empty());
+        let due = reads(&record).unwrap();
+        assert_eq!(due.iter().map(Bytes::len).collect::<Vec<_>>(), [65_536, 100_000, 70_000]);
+        assert!(reads(&record).is_none(), "once");
+        let kept: Vec<Bytes> = due.iter().map(|bytes| pages.keep(bytes).unwrap()).collect();
+        write(&mut record, 70_000, Source::Zero);
+        for (from, to) in due.iter().zip(&kept) {
+            let growth = record.moved(from, to);
+            assert_eq!(growth.unlogged, 0);
+            ram += growth.ram;
+            assert_eq!(record.moved(from, to), Growth::default(), "it is gone from there");
+        }
+        assert_eq!((ram, record.unlogged()), (record.ram_bytes() as i64, 99_900));
+        let lies = |extent: &Extent| extent.source.bytes().is_some_and(|bytes| pages.hold(bytes));
+        assert_eq!(
+            record.extents.iter().map(lies).collect::<Vec<_>>(),
+            [true, false, false, false, false, false, true]
+        );
+        for extent in &record.extents {
+            let Some(bytes) = extent.source.bytes() else { continue };
+            assert!(bytes[..] == whole[extent.start as usize..extent.end as usize]);
+        }
+        // What was written over in the meantime is not moved until it has been read as often again.
+        assert_eq!(reads(&record).unwrap().iter().map(Bytes::len).collect::<Vec<_>>(), [95_536]);
+        assert!(DirtyRecord::default().answered(1 << 20, &pages).is_empty());
     }
 
     #[test]

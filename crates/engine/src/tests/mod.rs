@@ -10,6 +10,7 @@ mod fsck;
 mod intake;
 mod lineage;
 mod loss;
+mod moves;
 mod neighbours;
 mod opening;
 mod presence;
