@@ -26,7 +26,7 @@ mirror() { # the mirror this machine's apt already uses, else Debian's own
     echo "${found:-http://deb.debian.org/debian}"
 }
 
-recipe=$(cat "$0" "$HERE/guest-init" | sha256sum | cut -c1-16)
+recipe=$(cat "$0" "$HERE/guest-init" "$HERE/guest-registers.c" | sha256sum | cut -c1-16)
 if [ "${1:-}" != --force ] && [ "$(cat "$OUT/built" 2>/dev/null)" = "$recipe" ]; then
     echo "guest in $OUT is current"
     exit 0
@@ -45,6 +45,7 @@ mkdir -p "$OUT/debs"
 dpkg-deb -x "$OUT"/debs/user-mode-linux_*.deb "$OUT/unpacked"
 version=$(basename "$OUT"/unpacked/usr/lib/uml/modules/*)
 cp "$OUT/unpacked/usr/bin/linux.uml" "$OUT/linux.uml"
+cc -O2 -Wall -Wextra -shared -fPIC -o "$OUT/registers.so" "$HERE/guest-registers.c"
 
 # 2. The root file system.
 bootstrap() {

@@ -48,7 +48,7 @@ done
 ip addr add "10.99.$index.1/30" dev "$tap"
 ip link set "$tap" txqueuelen 10000 up
 
-(cd "$run" && TMPDIR=/dev/shm exec timeout -k 5 "$limit" "$OUT/linux.uml" \
+(cd "$run" && TMPDIR=/dev/shm exec timeout -k 5 "$limit" env LD_PRELOAD="$OUT/registers.so" "$OUT/linux.uml" \
     mem="${memory}M" umid="$(basename "$run")" uml_dir="$run/" \
     ubd0="$run/cow,$OUT/root.img" ${disk:+ubd1="$disk"} root=/dev/ubda rw init=/sbin/guest-init \
     vec0:transport=tap,ifname="$tap",depth=512,gro=1 \
