@@ -5,6 +5,7 @@
  * adds what the process has of the rest. A host that takes it as it is never sees the difference. */
 #define _GNU_SOURCE
 #include <elf.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -23,10 +24,13 @@ long ptrace(enum __ptrace_request request, ...)
     void *address = va_arg(rest, void *);
     void *data = va_arg(rest, void *);
     va_end(rest);
-    /* The bare call stores what it peeks where glibc's gives it back. */
+    /* The bare call stores what it peeks where glibc's gives it back, and any word may be -1. */
     if (request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER) {
         long word;
-        return syscall(SYS_ptrace, request, pid, address, &word) < 0 ? -1 : word;
+        if (syscall(SYS_ptrace, request, pid, address, &word) < 0)
+            return -1;
+        errno = 0;
+        return word;
     }
     if (request == PTRACE_SETREGSET && (long)address == NT_X86_XSTATE) {
         struct iovec *given = data, all = { whole, sizeof whole };
