@@ -36,8 +36,9 @@ pub(super) struct Connected {
 }
 
 impl Connected {
+    /// Only the connection itself counts.
     pub(super) fn called(&self, program: Option<usize>, now: Duration) {
-        self.calls.fetch_add(1, Relaxed);
+        self.calls.store(self.calls.load(Relaxed) + 1, Relaxed);
         self.last_call.store(now.as_nanos() as u64, Relaxed);
         if let Some(index) = program.filter(|index| *index < 64) {
             let bit = 1 << index;

@@ -1,11 +1,13 @@
 //! How often, how long, with what outcome: one set of counters per procedure.
 //!
-//! - Counting takes no lock.
+//! - Counting takes no lock, and threads do not count in the same memory.
 //! - A call is counted when its reply may leave, the wait for the log included.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::thread;
 use crate::service::{Called, Program, STATUS_REFUSED};
 
 /// Buckets of the latency histogram. Bucket `i` holds what took at most 2^i microseconds; the last, everything.
@@ -14,19 +16,41 @@ pub const LATENCY_BUCKETS: usize = 25;
 const STATUS_SLOTS: usize = 97;
 const HIGH_STATUS: u32 = 10_000;
 
+/// Threads that count each for itself; those beyond do it together.
+const THREADS: usize = 64;
+
+/// A number that only grows.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    /// `alone`: no other thread adds to it.
+    fn add(&self, by: u64, alone: bool) {
+        if alone {
+            self.0.store(self.0.load(Relaxed) + by, Relaxed);
+        } else {
+            self.0.fetch_add(by, Relaxed);
+        }
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
 /// The counters of one procedure.
 struct Procedure {
-    statuses: [AtomicU64; STATUS_SLOTS],
-    latency: [AtomicU64; LATENCY_BUCKETS],
-    latency_ns_sum: AtomicU64,
+    statuses: [Count; STATUS_SLOTS],
+    latency: [Count; LATENCY_BUCKETS],
+    latency_ns_sum: Count,
 }
 
 impl Default for Procedure {
     fn default() -> Procedure {
         Procedure {
-            statuses: [const { AtomicU64::new(0) }; STATUS_SLOTS],
-            latency: [const { AtomicU64::new(0) }; LATENCY_BUCKETS],
-            latency_ns_sum: AtomicU64::new(0),
+            statuses: std::array::from_fn(|_| Count::default()),
+            latency: std::array::from_fn(|_| Count::default()),
+            latency_ns_sum: Count::default(),
         }
     }
 }
@@ -54,25 +78,33 @@ pub fn latency_bound(bucket: usize) -> Option<Duration> {
 
 /// Counters of all procedures of all programs of a port.
 pub struct Counters {
-    programs: Vec<(&'static str, &'static [&'static str], Vec<Procedure>)>,
+    /// Their names and those of their procedures.
+    programs: Vec<(&'static str, &'static [&'static str])>,
+    /// By thread, then as `programs`.
+    threads: [OnceLock<Vec<Vec<Procedure>>>; THREADS],
 }
 
 impl Counters {
     pub fn new<'a>(programs: impl IntoIterator<Item = &'a dyn Program>) -> Counters {
-        let counters = |program: &dyn Program| {
-            let names = program.procedures();
-            (program.name(), names, names.iter().map(|_| Procedure::default()).collect())
-        };
-        Counters { programs: programs.into_iter().map(counters).collect() }
+        let names = |program: &dyn Program| (program.name(), program.procedures());
+        Counters { programs: programs.into_iter().map(names).collect(), threads: [const { OnceLock::new() }; THREADS] }
+    }
+
+    fn procedures(&self) -> Vec<Vec<Procedure>> {
+        let procedures = |names: &[&str]| names.iter().map(|_| Procedure::default()).collect();
+        self.programs.iter().map(|(_, names)| procedures(names)).collect()
     }
 
     /// A call whose reply may leave now.
     pub fn count(&self, called: &Called, status: u32, elapsed: Duration) {
-        let Some((_, _, procedures)) = called.program.and_then(|index| self.programs.get(index)) else { return };
+        let thread = thread::number();
+        let alone = thread < THREADS - 1;
+        let programs = self.threads[thread.min(THREADS - 1)].get_or_init(|| self.procedures());
+        let Some(procedures) = called.program.and_then(|index| programs.get(index)) else { return };
         let Some(procedure) = procedures.get(called.procedure as usize) else { return };
-        procedure.statuses[slot_of(status)].fetch_add(1, Relaxed);
-        procedure.latency[bucket_of(elapsed)].fetch_add(1, Relaxed);
-        procedure.latency_ns_sum.fetch_add(elapsed.as_nanos() as u64, Relaxed);
+        procedure.statuses[slot_of(status)].add(1, alone);
+        procedure.latency[bucket_of(elapsed)].add(1, alone);
+        procedure.latency_ns_sum.add(elapsed.as_nanos() as u64, alone);
     }
 
     /// "nfs GETATTR", for the log.
@@ -80,37 +112,35 @@ impl Counters {
         called
             .program
             .and_then(|index| self.programs.get(index))
-            .and_then(|(program, names, _)| Some((*program, *names.get(called.procedure as usize)?)))
+            .and_then(|(program, names)| Some((*program, *names.get(called.procedure as usize)?)))
             .unwrap_or(("unknown", "unknown"))
     }
 
     /// All procedures that have a name, in the order of programs and numbers.
     pub fn snapshot(&self) -> Vec<ProcedureStats> {
         let mut out = Vec::new();
-        for (program, names, procedures) in &self.programs {
-            for (name, procedure) in names.iter().zip(procedures).filter(|(name, _)| !name.is_empty()) {
-                out.push(procedure.snapshot(program, name));
+        for (at, (program, names)) in self.programs.iter().enumerate() {
+            for (procedure, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+                let threads = self.threads.iter().filter_map(|thread| Some(&thread.get()?[at][procedure]));
+                out.push(stats(program, name, &threads.collect::<Vec<_>>()));
             }
         }
         out
     }
 }
 
-impl Procedure {
-    fn snapshot(&self, program: &'static str, procedure: &'static str) -> ProcedureStats {
-        let counted = |(slot, count): (usize, &AtomicU64)| {
-            let count = count.load(Relaxed);
-            (count > 0).then_some((status_of(slot), count))
-        };
-        let statuses: Vec<_> = self.statuses.iter().enumerate().filter_map(counted).collect();
-        ProcedureStats {
-            program,
-            procedure,
-            calls: statuses.iter().map(|(_, count)| count).sum(),
-            statuses,
-            latency: std::array::from_fn(|bucket| self.latency[bucket].load(Relaxed)),
-            latency_sum: Duration::from_nanos(self.latency_ns_sum.load(Relaxed)),
-        }
+/// What all threads have counted of a procedure.
+fn stats(program: &'static str, procedure: &'static str, threads: &[&Procedure]) -> ProcedureStats {
+    let sum = |count: &dyn Fn(&Procedure) -> &Count| threads.iter().map(|counted| count(counted).get()).sum::<u64>();
+    let statuses = (0..STATUS_SLOTS).map(|slot| (status_of(slot), sum(&|counted| &counted.statuses[slot])));
+    let statuses: Vec<_> = statuses.filter(|(_, count)| *count > 0).collect();
+    ProcedureStats {
+        program,
+        procedure,
+        calls: statuses.iter().map(|(_, count)| count).sum(),
+        statuses,
+        latency: std::array::from_fn(|bucket| sum(&|counted| &counted.latency[bucket])),
+        latency_sum: Duration::from_nanos(sum(&|counted| &counted.latency_ns_sum)),
     }
 }
 
@@ -140,6 +170,9 @@ fn bucket_of(elapsed: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::{CallContext, Progress};
+    use crate::wire::rpc::Call;
+    use crate::wire::xdr::Writer;
 
     #[test]
     fn statuses_keep_their_numbers() {
@@ -147,6 +180,46 @@ mod tests {
             assert_eq!(status_of(slot_of(status)), status);
         }
         assert_eq!(status_of(slot_of(9999)), u32::MAX - 1);
+    }
+
+    struct Two;
+
+    impl Program for Two {
+        fn number(&self) -> u32 {
+            1
+        }
+        fn versions(&self) -> std::ops::RangeInclusive<u32> {
+            1..=1
+        }
+        fn name(&self) -> &'static str {
+            "two"
+        }
+        fn procedures(&self) -> &'static [&'static str] {
+            &["NULL", "", "ONE"]
+        }
+        fn call(&self, _: &CallContext<'_>, _: &Call<'_>, _: &mut Writer) -> Progress {
+            Progress::now(0)
+        }
+    }
+
+    #[test]
+    fn no_call_of_any_thread_is_missed() {
+        let program: &dyn Program = &Two;
+        let counters = Counters::new([program]);
+        let one = Called { xid: 0, program: Some(0), procedure: 2 };
+        // More than have memory of their own, many of them at once.
+        std::thread::scope(|scope| {
+            for _ in 0..2 * THREADS {
+                scope.spawn(|| (0..1000).for_each(|call| counters.count(&one, call % 2, Duration::from_micros(3))));
+            }
+        });
+        counters.count(&Called { procedure: 3, ..one }, 0, Duration::ZERO);
+        let [null, one] = &counters.snapshot()[..] else { panic!("two have names") };
+        assert_eq!((null.procedure, null.calls, one.procedure), ("NULL", 0, "ONE"));
+        let each = 1000 * THREADS as u64;
+        assert_eq!((one.calls, &one.statuses[..]), (2 * each, &[(0, each), (1, each)][..]));
+        assert_eq!(one.latency_sum, Duration::from_micros(6 * each));
+        assert_eq!(one.latency[2], 2 * each);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod counters;
 mod inbox;
 mod outbox;
 mod shared;
+mod thread;
 
 pub use clients::{ClientInfo, Clients};
 pub use connection::{Socket, serve_connection};

@@ -14,20 +14,13 @@ use tokio::sync::watch;
 
 use super::clients::{ClientInfo, Clients};
 use super::counters::Counters;
+use super::thread;
 use crate::service::{self, Called, Dispatched, Programs, Transport};
 use crate::wire::rpc::{self, AcceptStatus};
 use crate::wire::xdr::Writer;
 
 /// Threads that are told apart; those beyond share.
 const THREADS: usize = 64;
-
-thread_local! {
-    /// Which this one is.
-    static THREAD: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % THREADS
-    };
-}
 
 /// Limits of a connection, and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +130,7 @@ impl Shared {
 
     /// Connections of this thread that have more to do than their turn lets them.
     pub(super) fn busy(&self) -> &AtomicUsize {
-        &self.busy[THREAD.with(|thread| *thread)]
+        &self.busy[thread::number() % THREADS]
     }
 
     pub(super) fn now(&self) -> Duration {
