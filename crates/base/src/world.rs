@@ -16,6 +16,10 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 pub trait Clock: Send + Sync {
     /// Now, as the wall clock has it; may go backwards.
     fn now(&self) -> Time;
+    /// Like it, some milliseconds behind, for whoever asks very often.
+    fn now_about(&self) -> Time {
+        self.now()
+    }
     /// Time since some fixed moment; never goes backwards.
     fn steady(&self) -> Duration;
     /// Like it, from another fixed moment and some milliseconds behind, for whoever asks very often.

@@ -3,19 +3,17 @@
 //! - It only fills caches; a read that finds nothing there works as without it.
 //! - It never runs for data that is dirty: that is in RAM or in the log.
 
-use std::collections::VecDeque;
-
 use parking_lot::Mutex;
 use tarn_vfs::Node;
 
 /// Sets of streams; a stream is in the one that its file and the place where it goes on choose.
 const SETS: usize = 16;
 
-/// Streams of a set watched at once; the one that read longest ago gives way.
+/// Streams of a set watched at once; beyond that each gives way in its turn.
 const STREAMS_OF_A_SET: usize = 16;
 
 /// One sequential reader.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Stream {
     node: Node,
     /// Where the next read would go on.
@@ -26,19 +24,47 @@ struct Stream {
     ahead: u64,
 }
 
+/// Streams, and for each a word by which most others are told from it without looking at it.
+#[derive(Debug, Default)]
+struct Set {
+    /// 0: there is none.
+    words: [u32; STREAMS_OF_A_SET],
+    streams: [Stream; STREAMS_OF_A_SET],
+    /// Where the next one comes, if all places are taken.
+    next: usize,
+}
+
+impl Set {
+    /// The stream that goes on at `next`.
+    fn take(&mut self, word: u32, node: Node, next: u64) -> Option<Stream> {
+        let mut alike = (0..STREAMS_OF_A_SET).filter(|at| self.words[*at] == word);
+        let at = alike.find(|at| self.streams[*at].next == next && self.streams[*at].node == node)?;
+        self.words[at] = 0;
+        Some(self.streams[at])
+    }
+
+    fn put(&mut self, word: u32, stream: Stream) {
+        let at = self.words.iter().position(|word| *word == 0).unwrap_or_else(|| {
+            self.next = (self.next + 1) % STREAMS_OF_A_SET;
+            self.next
+        });
+        self.words[at] = word;
+        self.streams[at] = stream;
+    }
+}
+
 /// The sequential readers of a shard.
 ///
 /// Every read looks here, most of them in vain, so a read looks at one small set of streams instead of at all.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// Each in the order in which its streams read last.
-    sets: [Mutex<VecDeque<Stream>>; SETS],
+    sets: [Mutex<Set>; SETS],
 }
 
-/// The set of a stream that goes on at `next`.
-fn set(node: Node, next: u64) -> usize {
+/// The set of a stream that goes on at `next`, and its word.
+fn place(node: Node, next: u64) -> (usize, u32) {
     let mixed = (node.ino.0 ^ next.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (u64::BITS - SETS.ilog2())) as usize
+    ((mixed >> (u64::BITS - SETS.ilog2())) as usize, (mixed >> 16) as u32 | 1)
 }
 
 /// How many bytes to read ahead after `run` bytes in sequence: nothing for the first reads, then as much again as
@@ -70,17 +96,13 @@ impl ReadAhead {
 
     /// The stream that goes on at `offset`.
     fn take(&self, node: Node, offset: u64) -> Option<Stream> {
-        let mut streams = self.sets[set(node, offset)].lock();
-        let at = streams.iter().position(|stream| stream.next == offset && stream.node == node)?;
-        streams.remove(at)
+        let (set, word) = place(node, offset);
+        self.sets[set].lock().take(word, node, offset)
     }
 
     fn put(&self, stream: Stream) {
-        let mut streams = self.sets[set(stream.node, stream.next)].lock();
-        if streams.len() >= STREAMS_OF_A_SET {
-            streams.pop_front();
-        }
-        streams.push_back(stream);
+        let (set, word) = place(stream.node, stream.next);
+        self.sets[set].lock().put(word, stream);
     }
 }
 

@@ -4,8 +4,9 @@
 //! - A sleep belongs to the background runtime's timer whichever thread awaits it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tarn_base::time::Time;
 use tarn_base::world::{BoxFuture, Clock, Random, Spawn, World};
 use tokio::runtime::Handle;
@@ -14,32 +15,42 @@ use tokio::runtime::Handle;
 /// everything else.
 pub fn real(background: Handle, bulk: Handle) -> World {
     World {
-        clock: Arc::new(MachineClock { start: Instant::now(), background: background.clone() }),
+        clock: Arc::new(MachineClock {
+            start: clock_gettime(ClockId::Monotonic).tv_sec,
+            background: background.clone(),
+        }),
         random: Arc::new(KernelRandom),
         spawn: Arc::new(BackgroundSpawn { background, bulk }),
     }
 }
 
+fn wall(now: Timespec) -> Time {
+    // A wall clock before 1970 is wrong anyway; the epoch is the nearest honest answer.
+    if now.tv_sec < 0 { Time::EPOCH } else { Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 } }
+}
+
 struct MachineClock {
-    start: Instant,
+    /// The second in which it was made, as the kernel's steady clock has it.
+    start: i64,
     background: Handle,
 }
 
 impl Clock for MachineClock {
     fn now(&self) -> Time {
-        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() },
-            // A wall clock before 1970 is wrong anyway; the epoch is the nearest honest answer.
-            Err(_) => Time::EPOCH,
-        }
+        wall(clock_gettime(ClockId::Realtime))
+    }
+
+    fn now_about(&self) -> Time {
+        wall(clock_gettime(ClockId::RealtimeCoarse))
     }
 
     fn steady(&self) -> Duration {
-        self.start.elapsed()
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::new((now.tv_sec - self.start) as u64, now.tv_nsec as u32)
     }
 
     fn steady_about(&self) -> Duration {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let now = clock_gettime(ClockId::MonotonicCoarse);
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     }
 
