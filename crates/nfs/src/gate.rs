@@ -25,12 +25,19 @@ pub enum Intent {
 #[derive(Clone, Debug)]
 pub struct Admitted {
     pub node: Node,
-    /// Squashed as the export's rule says.
-    pub caller: Caller,
+    grant: Grant,
     /// The id of the file system that clients see the object in.
     pub fsid: u64,
     /// Whether the export may be changed.
     pub writable: bool,
+}
+
+impl Admitted {
+    /// Who calls, squashed as the export's rule says.
+    #[inline]
+    pub fn caller(&self, cx: &CallContext<'_>, sys: &AuthSys<'_>) -> Caller {
+        self.grant.caller(cx.client(), sys.uid, sys.gid, &sys.gids)
+    }
 }
 
 /// Why a call may not go on.
@@ -82,13 +89,8 @@ impl Gate {
     }
 
     /// Admits a call on the object that `handle` names.
-    pub fn admit(
-        &self,
-        cx: &CallContext<'_>,
-        sys: &AuthSys<'_>,
-        handle: &[u8],
-        intent: Intent,
-    ) -> Result<Admitted, Refusal> {
+    #[inline]
+    pub fn admit(&self, cx: &CallContext<'_>, handle: &[u8], intent: Intent) -> Result<Admitted, Refusal> {
         let node = self.key.verify(handle).map_err(|_| Refusal::BadHandle)?;
         let judge = |export: &Export| (self.exports.judge(export, cx.peer), export.volume.fsid);
         let judged = self.exports.with(|table| table.find(node.volume).map(judge));
@@ -103,13 +105,8 @@ impl Gate {
         if intent == Intent::Change && !writable {
             return Err(Refusal::ReadOnly);
         }
-        let caller = caller(&grant, cx, sys);
-        Ok(Admitted { node, caller, fsid: fsid(volume, node.epoch), writable })
+        Ok(Admitted { node, grant, fsid: fsid(volume, node.epoch), writable })
     }
-}
-
-fn caller(grant: &Grant, cx: &CallContext<'_>, sys: &AuthSys<'_>) -> Caller {
-    grant.caller(cx.client(), sys.uid, sys.gid, &sys.gids)
 }
 
 /// Each snapshot is a file system of its own to clients, or they would take its inodes for the present ones.

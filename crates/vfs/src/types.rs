@@ -118,7 +118,7 @@ pub enum Stability {
 }
 
 /// Who asks.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Caller {
     pub uid: u32,
     pub gid: u32,
@@ -132,6 +132,14 @@ pub struct Caller {
     pub sent: Option<Sent>,
     /// The owner of a file may read and write it whatever its mode says (the client checked at open).
     pub owner_override: bool,
+}
+
+impl Clone for Caller {
+    fn clone(&self) -> Caller {
+        // Bit by bit, as a derived one would not.
+        let groups = SmallVec::from_slice(&self.groups);
+        Caller { groups, ..*self }
+    }
 }
 
 impl Caller {
@@ -255,7 +263,7 @@ pub enum Special {
 /// Bytes read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReply {
-    pub data: SmallVec<[Bytes; 4]>,
+    pub data: SmallVec<[Bytes; 2]>,
     /// Whether the read reached the end of the file.
     pub eof: bool,
     pub attr: Attr,

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tarn_base::ids::Ino;
+use tarn_base::ids::{Ino, VolumeId};
 use tarn_base::mutant;
 use tarn_data::RecordPointer;
 use tarn_vfs::posix::atime_due;
@@ -41,7 +41,7 @@ pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64,
 pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode, attr: &mut Attr) -> Step<()> {
     let core = tx.core;
     let held_up = || core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
-    if !atime_due(attr, tx.now()) || held_up() {
+    if !atime_due(attr, core.world.clock.now_about()) || held_up() {
         return Ok(());
     }
     tx.lock(node.volume, node.ino, true)?;
@@ -75,7 +75,7 @@ pub fn is_charged(
     if tx.is_fresh(inode) {
         return Ok(false);
     }
-    let pointer = pointer(tx, volume, ino, record)?;
+    let pointer = pointer(tx, volume.id, ino, record)?;
     Ok(pointer.is_some_and(|pointer| cuts.is_none_or(|map| !whole_cut_hides(map, pointer.generation))))
 }
 
@@ -84,8 +84,8 @@ fn whole_cut_hides(map: &MapState, generation: u32) -> bool {
 }
 
 /// The stored pointer of a record, whether it counts or not.
-pub fn pointer(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, record: u64) -> Step<Option<RecordPointer>> {
-    tx.value(&Key::pointer(volume.id, ino, record), RecordPointer::decode)
+pub fn pointer(tx: &mut Tx<'_>, volume: VolumeId, ino: Ino, record: u64) -> Step<Option<RecordPointer>> {
+    tx.value(&Key::pointer(volume, ino, record), RecordPointer::decode)
 }
 
 /// Writes `payload` at `start` of a record, charging it if it is new.
@@ -146,7 +146,7 @@ fn has_data(
     if tx.is_fresh(inode) {
         return Ok(false);
     }
-    Ok(pointer(tx, volume, ino, record)?.is_some_and(|pointer| counts(pointer.generation)))
+    Ok(pointer(tx, volume.id, ino, record)?.is_some_and(|pointer| counts(pointer.generation)))
 }
 
 /// Hides every record from `first` on.

@@ -1,6 +1,6 @@
 //! Reading bytes: overlay first, then the records of the store; holes are zeros.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tarn_base::pages::Pages;
 use tarn_data::{LostBytes, RecordPointer, object_name};
@@ -15,7 +15,6 @@ use crate::segments::flight::Name;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Stop, Tx};
 use crate::value::{Inode, MapState};
-use crate::volumes::Volume;
 
 static ZEROS: [u8; IO_SIZE_MAX as usize] = [0; IO_SIZE_MAX as usize];
 
@@ -50,7 +49,7 @@ impl Operation for Read {
 /// What was found of a read.
 #[derive(Default)]
 struct Pieces {
-    data: SmallVec<[Bytes; 4]>,
+    data: SmallVec<[Bytes; 2]>,
     /// Of which records of the store, and how many of its bytes each gave.
     records: SmallVec<[(Name, usize); 4]>,
     /// As well of those that wait for it, by their generation's place in the stack.
@@ -59,13 +58,12 @@ struct Pieces {
 
 impl Read {
     /// The bytes, of which there are so many.
-    pub(super) fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 4]>> {
-        let volume = tx.volume(self.node.volume)?;
+    pub(super) fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 2]>> {
         let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
         let mut out = Pieces::default();
         let mut missing = false;
         for part in records_of(inode.record_bits, self.offset, count) {
-            match self.record(tx, &volume, inode, cuts.as_ref(), part, &mut out) {
+            match self.record(tx, inode, cuts.as_ref(), part, &mut out) {
                 // Go on, so that one fetch brings all that is missing.
                 Err(Stop::Need) => missing = true,
                 other => other?,
@@ -77,7 +75,7 @@ impl Read {
         out.records.iter().for_each(|(name, taken)| tx.core.caches.records.answered(name, *taken));
         if !out.waiting.is_empty() && tx.core.may_move() {
             for (generation, record, taken) in out.waiting {
-                let key = (volume.id, self.node.ino, record);
+                let key = (self.node.volume, self.node.ino, record);
                 tx.stack.generations[generation].answered(&key, taken, &tx.core.caches.pages);
             }
         }
@@ -88,13 +86,12 @@ impl Read {
     fn record(
         &self,
         tx: &mut Tx<'_>,
-        volume: &Volume,
         inode: &Inode,
         cuts: Option<&MapState>,
         (record, start, end): (u64, u32, u32),
         out: &mut Pieces,
     ) -> Step<()> {
-        let key = (volume.id, self.node.ino, record);
+        let key = (self.node.volume, self.node.ino, record);
         let counts = |generation| cuts.is_none_or(|map: &MapState| map.counts(record, generation));
         let mut gaps: SmallVec<[(u32, u32); 4]> = SmallVec::from_slice(&[(start, end)]);
         let mut found: SmallVec<[Extent; 4]> = SmallVec::new();
@@ -116,19 +113,17 @@ impl Read {
             }
         }
         if !gaps.is_empty() {
-            let pointer = if tx.is_fresh(inode) { None } else { data::pointer(tx, volume, self.node.ino, record)? };
+            let pointer =
+                if tx.is_fresh(inode) { None } else { data::pointer(tx, self.node.volume, self.node.ino, record)? };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
-                Some(pointer) => {
-                    let plain = tx.record(Key::pointer(volume.id, self.node.ino, record), &pointer)?;
-                    let taken: u32 = gaps.iter().map(|(from, to)| to - from).sum();
-                    out.records.push(((pointer.segment, pointer.index), taken as usize));
-                    if pointer.lost != 0 {
-                        self.check_lost(tx, record, &pointer, &plain, &gaps)?;
-                    }
-                    plain.slice(..plain.len().min(pointer.data() as usize))
-                }
+                Some(pointer) => self.stored(tx, record, &pointer, &gaps, out)?,
                 None => Bytes::new(),
             };
+            if found.is_empty() && stored.len() >= end as usize {
+                // As nearly always: nothing of it is newer, and it is no hole.
+                out.data.push(part(stored, start, end));
+                return Ok(());
+            }
             for (from, to) in gaps {
                 let held = to.min(stored.len() as u32);
                 if from < held {
@@ -153,6 +148,25 @@ impl Read {
 }
 
 impl Read {
+    /// The bytes of a record as it is stored, of which `gaps` are going to be answered.
+    fn stored(
+        &self,
+        tx: &mut Tx<'_>,
+        record: u64,
+        pointer: &RecordPointer,
+        gaps: &[(u32, u32)],
+        out: &mut Pieces,
+    ) -> Step<Bytes> {
+        let mut plain = tx.record(Key::pointer(self.node.volume, self.node.ino, record), pointer)?;
+        let taken: u32 = gaps.iter().map(|(from, to)| to - from).sum();
+        out.records.push(((pointer.segment, pointer.index), taken as usize));
+        if pointer.lost != 0 {
+            self.check_lost(tx, record, pointer, &plain, gaps)?;
+        }
+        plain.truncate(pointer.data() as usize);
+        Ok(plain)
+    }
+
     /// Refuses bytes that are lost; says whose they are and where they were kept.
     fn check_lost(
         &self,
@@ -171,6 +185,14 @@ impl Read {
         tx.core.note_damage(what);
         Err(Errno::Io.into())
     }
+}
+
+/// Bytes `start..end` of `bytes`.
+fn part(mut bytes: Bytes, start: u32, end: u32) -> Bytes {
+    // In place, where a slice would count one more for a moment.
+    bytes.truncate(end as usize);
+    bytes.advance(start as usize);
+    bytes
 }
 
 /// Takes what `extents` hold of `gaps`; gives what is still missing.

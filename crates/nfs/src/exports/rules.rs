@@ -92,6 +92,7 @@ pub struct Grant {
 
 impl Grant {
     /// The caller that the file system sees for these ids.
+    #[inline]
     pub fn caller(&self, client: ClientId, uid: u32, gid: u32, gids: &[u32]) -> Caller {
         let squash_uid = |id: u32| if id == 0 { self.anon_uid } else { id };
         let squash_gid = |id: u32| if id == 0 { self.anon_gid } else { id };

@@ -153,13 +153,13 @@ impl Nlm {
             Credential::Sys(sys) => sys,
             Credential::None => &anonymous,
         };
-        let admitted = self.gate.admit(cx, sys, handle, intent).map_err(|refused| {
+        let admitted = self.gate.admit(cx, handle, intent).map_err(|refused| {
             if refused.may_change() {
                 self.gate.fs.answered(&sent(cx, call));
             }
             refusal(refused)
         })?;
-        let mut caller = admitted.caller;
+        let mut caller = admitted.caller(cx, sys);
         // The client checked when the file was opened.
         caller.owner_override = true;
         Ok((caller, admitted.node))

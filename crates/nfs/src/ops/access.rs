@@ -22,6 +22,7 @@ impl Procedure for Access {
         nfs3::access(bytes)
     }
 
+    #[inline]
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let opened = rq.open(args.handle, Intent::Read)?;
         let mut want = Rights(args.want as u8 & KNOWN);
@@ -31,8 +32,8 @@ impl Procedure for Access {
         Ok(Started::new(rq.fs().access(&opened.caller, opened.node, want), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        let (granted, attr) = &reply;
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        let (granted, attr) = reply;
         view.attr(w, Some(attr));
         w.u32(u32::from(granted.0));
         Ok(())

@@ -27,7 +27,7 @@ impl Procedure for Commit {
         Ok(Started::new(rq.fs().commit(&opened.caller, opened.node), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.change(w, &reply.changes[0]);
         w.fixed(&view.verifier);
         Ok(())

@@ -33,7 +33,7 @@ impl Procedure for Create {
         Ok(Started::new(answer, opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.made(w, reply.attr.as_ref());
         view.change(w, &reply.changes[0]);
         Ok(())

@@ -25,8 +25,8 @@ impl Procedure for FsInfo {
         Ok(Started::new(rq.fs().getattr(&opened.caller, opened.node), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        view.attr(w, Some(&reply));
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        view.attr(w, Some(reply));
         for v in [IO_SIZE_MAX, IO_SIZE_MAX, IO_MULTIPLE, IO_SIZE_MAX, IO_SIZE_MAX, IO_MULTIPLE, LIST_SIZE] {
             w.u32(v);
         }

@@ -27,7 +27,7 @@ impl Procedure for FsStat {
         Ok(Started { outcome: both(usage, attr), view: opened.view, keep: () })
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         let (usage, attr) = &reply;
         view.attr(w, Some(attr));
         for v in [

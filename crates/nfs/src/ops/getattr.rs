@@ -21,13 +21,14 @@ impl Procedure for GetAttr {
         nfs3::one_handle(bytes)
     }
 
+    #[inline]
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let opened = rq.open(args, Intent::Read)?;
         Ok(Started::new(rq.fs().getattr(&opened.caller, opened.node), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        map::attributes(&reply, view.fsid).encode(w);
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        map::attributes(reply, view.fsid).encode(w);
         Ok(())
     }
 

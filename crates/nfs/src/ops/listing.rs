@@ -54,7 +54,7 @@ impl Limits {
         &self,
         w: &mut Writer,
         view: &View,
-        reply: ListReply,
+        reply: &ListReply,
         encode: impl Fn(&mut Writer, &DirEntry),
     ) -> Result<(), Failed> {
         let mut size = LIST_OVERHEAD;
@@ -77,7 +77,7 @@ impl Limits {
         }
         let is_end = reply.entries.is_empty() && reply.eof;
         if self.size_max < LIST_OVERHEAD || (count == 0 && !is_end) {
-            let changes = [Change { before: None, after: Some(reply.dir) }, Change::default()];
+            let changes = [Change { before: None, after: Some(reply.dir.clone()) }, Change::default()];
             return Err(Failed { status: Status::TooSmall, changes });
         }
         w.bool(false);

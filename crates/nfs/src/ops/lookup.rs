@@ -20,13 +20,14 @@ impl Procedure for Lookup {
         nfs3::dir_op(bytes)
     }
 
+    #[inline]
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let opened = rq.open(args.dir, Intent::Read)?;
         Ok(Started::new(rq.fs().lookup(&opened.caller, opened.node, args.name), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        let (object, dir) = &reply;
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        let (object, dir) = reply;
         view.handle(w, object.node);
         view.attr(w, Some(object));
         view.attr(w, Some(dir));

@@ -25,8 +25,8 @@ impl Procedure for PathConf {
         Ok(Started::new(rq.fs().getattr(&opened.caller, opened.node), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        view.attr(w, Some(&reply));
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        view.attr(w, Some(reply));
         w.u32(LINK_MAX);
         w.u32(NAME_MAX as u32);
         // no_trunc, chown_restricted, case_insensitive, case_preserving.

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use tarn_base::ids::Position;
 use tarn_vfs::{Answer, Attr, Caller, Change, Done, FileSystem, HandleKey, Node, OnceToken, Reply, Sent};
 
-use crate::gate::{Gate, Intent, Refusal};
+use crate::gate::{Admitted, Gate, Intent, Refusal};
 use crate::map;
 use crate::service::{CallContext, Progress};
 use crate::session::once;
@@ -56,7 +56,7 @@ pub trait Procedure: 'static {
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status>;
 
     /// Encodes what follows the status of a success; or fails, and everything is taken back.
-    fn grant(w: &mut Writer, view: &View, keep: Self::Keep, reply: Self::Reply) -> Result<(), Failed>;
+    fn grant(w: &mut Writer, view: &View, keep: Self::Keep, reply: &mut Self::Reply) -> Result<(), Failed>;
 
     /// Encodes what follows the status of an error.
     fn refuse(w: &mut Writer, view: &View, changes: &[Change; 2]);
@@ -127,19 +127,22 @@ impl<'a> Request<'a> {
     }
 
     /// Passes the gate with `handle`.
+    #[inline]
     pub fn open(&self, handle: &[u8], intent: Intent) -> Result<Opened, Status> {
         let Some(token) = self.once.then(|| self.token()) else {
-            return self.pass(handle, intent).map_err(map::refusal);
+            let admitted = self.gate.admit(self.cx, handle, intent).map_err(map::refusal)?;
+            return Ok(self.opened(&admitted));
         };
-        let sent = self.sent(token.digest);
-        let mut opened = self.pass_as(handle, intent, sent)?;
+        let mut opened = self.pass_as(handle, intent, self.sent(token.digest))?;
         opened.caller.once = Some(token);
         Ok(opened)
     }
 
     /// Passes the gate with `handle`, as a call of this name.
+    #[inline]
     pub fn pass_as(&self, handle: &[u8], intent: Intent, sent: Sent) -> Result<Opened, Status> {
-        let mut opened = self.pass(handle, intent).map_err(|refusal| self.refused(refusal, &sent))?;
+        let admitted = self.gate.admit(self.cx, handle, intent).map_err(|refusal| self.refused(refusal, &sent))?;
+        let mut opened = self.opened(&admitted);
         opened.caller.sent = Some(sent);
         Ok(opened)
     }
@@ -152,15 +155,15 @@ impl<'a> Request<'a> {
         map::refusal(refusal)
     }
 
-    fn pass(&self, handle: &[u8], intent: Intent) -> Result<Opened, Refusal> {
-        let admitted = self.gate.admit(self.cx, self.sys, handle, intent)?;
+    #[inline]
+    fn opened(&self, admitted: &Admitted) -> Opened {
         let view = View {
             fsid: admitted.fsid,
             key: self.gate.key(),
             verifier: self.gate.fs.write_verifier(),
             writable: admitted.writable,
         };
-        Ok(Opened { node: admitted.node, caller: admitted.caller, view })
+        Opened { node: admitted.node, caller: admitted.caller(self.cx, self.sys), view }
     }
 
     fn token(&self) -> OnceToken {
@@ -175,7 +178,7 @@ impl<'a> Request<'a> {
 
     /// Passes the gate with a second handle, as the same caller.
     pub fn open_second(&self, handle: &[u8]) -> Result<Node, Status> {
-        let passed = self.gate.admit(self.cx, self.sys, handle, Intent::Change);
+        let passed = self.gate.admit(self.cx, handle, Intent::Change);
         passed.map(|admitted| admitted.node).map_err(|refusal| self.refused(refusal, &self.sent(self.token().digest)))
     }
 }
@@ -206,17 +209,14 @@ fn serve<P: Procedure>(gate: &Gate, cx: &CallContext<'_>, call: &Call<'_>, w: &m
     let Ok(args) = P::decode(call.args) else {
         return Progress::Refused(AcceptStatus::GarbageArguments);
     };
-    let started = match P::start(&Request { gate, cx, call, sys, once: P::ONCE }, args) {
-        Ok(started) => started,
-        Err(status) => return refuse::<P>(w, &View::NONE, status, &Default::default(), Position::ZERO),
-    };
-    let Started { outcome, view, keep } = started;
-    match outcome {
-        Outcome::Answer(answer) => match answer.now_or_later() {
-            Ok(reply) => encode::<P>(w, &view, keep, reply),
-            Err(answer) => later::<P>(view, keep, answer),
-        },
-        Outcome::Future(future) => later::<P>(view, keep, future),
+    // Replies are large beside what is done with them: one that is here is encoded where it lies.
+    match P::start(&Request { gate, cx, call, sys, once: P::ONCE }, args) {
+        Ok(Started { outcome: Outcome::Answer(Answer::Ready(Some(mut reply))), view, keep }) => {
+            encode::<P>(w, &view, keep, &mut reply)
+        }
+        Ok(Started { outcome: Outcome::Answer(answer), view, keep }) => later::<P>(view, keep, answer),
+        Ok(Started { outcome: Outcome::Future(future), view, keep }) => later::<P>(view, keep, future),
+        Err(status) => refuse::<P>(w, &View::NONE, status, &Default::default(), Position::ZERO),
     }
 }
 
@@ -226,27 +226,27 @@ fn later<P: Procedure>(
     reply: impl Future<Output = Reply<P::Reply>> + Send + 'static,
 ) -> Progress {
     Progress::Later(Box::pin(async move {
-        let reply = reply.await;
+        let mut reply = reply.await;
         let mut w = Writer::new();
-        let progress = encode::<P>(&mut w, &view, keep, reply);
+        let progress = encode::<P>(&mut w, &view, keep, &mut reply);
         (w, progress)
     }))
 }
 
-fn encode<P: Procedure>(w: &mut Writer, view: &View, keep: P::Keep, reply: Reply<P::Reply>) -> Progress {
+fn encode<P: Procedure>(w: &mut Writer, view: &View, keep: P::Keep, reply: &mut Reply<P::Reply>) -> Progress {
     let Done { value, position } = match reply {
         Ok(done) => done,
         Err(Done { value: failure, position }) => {
-            return refuse::<P>(w, view, map::status(failure.errno), &failure.changes, position);
+            return refuse::<P>(w, view, map::status(failure.errno), &failure.changes, *position);
         }
     };
     let mark = w.mark();
     w.u32(Status::Ok as u32);
     match P::grant(w, view, keep, value) {
-        Ok(()) => Progress::Done { position, status: 0 },
+        Ok(()) => Progress::Done { position: *position, status: 0 },
         Err(Failed { status, changes }) => {
             w.rewind(mark);
-            refuse::<P>(w, view, status, &changes, position)
+            refuse::<P>(w, view, status, &changes, *position)
         }
     }
 }

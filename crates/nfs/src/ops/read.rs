@@ -27,6 +27,7 @@ impl Procedure for Read {
         args.count.min(IO_SIZE_MAX) as usize
     }
 
+    #[inline]
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let mut opened = rq.open(args.handle, Intent::Read)?;
         opened.caller.owner_override = true;
@@ -34,11 +35,11 @@ impl Procedure for Read {
         Ok(Started::new(rq.fs().read(&opened.caller, opened.node, args.offset, count), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.attr(w, Some(&reply.attr));
         w.u32(reply.len() as u32);
         w.bool(reply.eof);
-        w.opaque_pieces(reply.data);
+        w.opaque_pieces(&mut reply.data);
         Ok(())
     }
 

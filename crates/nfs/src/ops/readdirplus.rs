@@ -37,7 +37,7 @@ impl Procedure for ReadDirPlus {
         Ok(Started { outcome: Outcome::Answer(answer), view: opened.view, keep: limits })
     }
 
-    fn grant(w: &mut Writer, view: &View, limits: Limits, reply: ListReply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, limits: Limits, reply: &mut ListReply) -> Result<(), Failed> {
         limits.encode(w, view, reply, |w, entry| {
             w.u64(entry.ino.0);
             w.opaque(&entry.name);

@@ -26,8 +26,8 @@ impl Procedure for ReadLink {
         Ok(Started::new(rq.fs().readlink(&opened.caller, opened.node), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
-        let (target, attr) = &reply;
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
+        let (target, attr) = reply;
         view.attr(w, Some(attr));
         w.opaque(target);
         Ok(())

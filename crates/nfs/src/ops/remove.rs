@@ -26,7 +26,7 @@ impl Procedure for Remove {
         Ok(Started::new(rq.fs().remove(&opened.caller, opened.node, args.name), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.change(w, &reply.changes[0]);
         Ok(())
     }

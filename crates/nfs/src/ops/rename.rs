@@ -28,7 +28,7 @@ impl Procedure for Rename {
         Ok(Started::new(answer, opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.change(w, &reply.changes[0]);
         view.change(w, &reply.changes[1]);
         Ok(())

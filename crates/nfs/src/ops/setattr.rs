@@ -32,7 +32,7 @@ impl Procedure for SetAttr {
         Ok(Started::new(rq.fs().setattr(&opened.caller, opened.node, set), opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.change(w, &reply.changes[0]);
         Ok(())
     }

@@ -27,6 +27,7 @@ impl Procedure for Write {
         nfs3::write(bytes)
     }
 
+    #[inline]
     fn start(rq: &Request<'_>, args: Self::Args<'_>) -> Result<Started<Self::Reply, Self::Keep>, Status> {
         let mut opened = rq.pass_as(args.handle, Intent::Change, rq.sent(once::write_digest(&args)))?;
         opened.caller.owner_override = true;
@@ -37,7 +38,7 @@ impl Procedure for Write {
         Ok(Started::new(answer, opened.view))
     }
 
-    fn grant(w: &mut Writer, view: &View, (): (), reply: Self::Reply) -> Result<(), Failed> {
+    fn grant(w: &mut Writer, view: &View, (): (), reply: &mut Self::Reply) -> Result<(), Failed> {
         view.change(w, &reply.changes[0]);
         w.u32(reply.count);
         w.u32(map::stable_how(reply.reached) as u32);

@@ -196,16 +196,16 @@ impl Writer {
         }
     }
 
-    /// Opaque data in pieces; large ones are not copied.
-    pub fn opaque_pieces(&mut self, pieces: impl IntoIterator<Item = Bytes> + Clone) {
-        let len: usize = pieces.clone().into_iter().map(|piece| piece.len()).sum();
+    /// Opaque data in pieces; large ones are taken, not copied.
+    pub fn opaque_pieces(&mut self, pieces: &mut [Bytes]) {
+        let len: usize = pieces.iter().map(Bytes::len).sum();
         self.u32(len as u32);
         for piece in pieces {
             if piece.len() < ATTACH_SIZE_MIN {
-                self.bytes.extend_from_slice(&piece);
+                self.bytes.extend_from_slice(piece);
             } else {
                 self.attached_size += piece.len();
-                self.attached.push((self.bytes.len(), piece));
+                self.attached.push((self.bytes.len(), std::mem::take(piece)));
             }
         }
         self.pad(len);
@@ -337,7 +337,7 @@ mod tests {
     fn sample(size: usize) -> Writer {
         let mut w = Writer::new();
         w.u32(7);
-        w.opaque_pieces([Bytes::from(vec![1; 10]), Bytes::from(vec![2; size]), Bytes::from(vec![3; 4097])]);
+        w.opaque_pieces(&mut [Bytes::from(vec![1; 10]), Bytes::from(vec![2; size]), Bytes::from(vec![3; 4097])]);
         w
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let first = w.to_vec();
         let mark = w.mark();
         w.u32(9);
-        w.opaque_pieces([Bytes::from(vec![4; 9000])]);
+        w.opaque_pieces(&mut [Bytes::from(vec![4; 9000])]);
         let both = w.to_vec();
         assert_eq!(w.len_since(mark), both.len() - first.len());
 
@@ -382,7 +382,7 @@ mod tests {
 
         let mark = to.mark();
         to.u32(1);
-        to.opaque_pieces([Bytes::from(vec![5; 9000])]);
+        to.opaque_pieces(&mut [Bytes::from(vec![5; 9000])]);
         let len = to.len() - to.len_since(mark);
         to.rewind(mark);
         assert_eq!(to.len(), len);
