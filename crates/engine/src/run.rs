@@ -464,7 +464,11 @@ pub fn apply_data(open: &Generation, entry: &Entry, place: tarn_wal::LogPlace, d
             }
             Payload::Kept(bytes) => Source::Held(bytes.clone()),
             // Never the receive buffer (engine rule 13).
-            Payload::Bytes(bytes) => Source::Ram(bytes::Bytes::copy_from_slice(bytes)),
+            Payload::Bytes(bytes) => {
+                open.write_copy(change.key, change.generation, change.new, change.start, bytes);
+                at += len;
+                continue;
+            }
         };
         if change.payload.logged().is_some() {
             at += len;

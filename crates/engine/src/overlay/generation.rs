@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tarn_base::ids::{Ino, Position, VolumeId};
 use tarn_base::pages::{Copied, Pages};
 
-use super::record::{DirtyRecord, Extent};
+use super::record::{DirtyRecord, Extent, Source};
 use crate::key::Key;
 use crate::value::{ShardState, Usage};
 
@@ -22,6 +22,9 @@ const SHARDS: usize = 64;
 const KEY_COST: i64 = 176;
 /// What a dirty record takes beside its extents: its place in a tree.
 const RECORD_COST: i64 = 112;
+
+/// What is longer is copied with no lock held, bytes.
+const COPIED_MAX: usize = 16 << 10;
 
 /// Names a record of a file: volume, map, record number.
 pub type DataKey = (VolumeId, Ino, u64);
@@ -158,6 +161,17 @@ impl Generation {
 
     /// A record was written whose bytes are lost: it is dirty, and holds what it held.
     pub fn touch(&self, key: DataKey, generation: u32, new: bool) {
+    }
+
+    /// As [`Generation::write`], of a copy of `bytes` from `start` on.
+    pub fn write_copy(&self, key: DataKey, generation: u32, new: bool, start: u32, bytes: &[u8]) {
+        if bytes.len() > COPIED_MAX {
+            let source = Source::Ram(Bytes::copy_from_slice(bytes));
+            return self.write(key, generation, new, Extent { start, end: start + bytes.len() as u32, source });
+        }
+        let growth = self.change(key, generation, new, |record| record.write_copy(start, bytes));
+        self.record_bytes.fetch_add(growth.ram, Ordering::Relaxed);
+        self.unlogged.fetch_add(growth.unlogged, Ordering::Relaxed);
         self.change(key, generation, new, |_| ());
     }
 

@@ -87,11 +87,14 @@ impl Extent {
 
     /// Both as one, if they touch, are in RAM and are small.
     fn joined(&self, next: &Extent) -> Option<Extent> {
+        let (first, second) = self.joins(next)?;
+        Some(Extent { start: self.start, end: next.end, source: Source::Ram([first, second].concat().into()) })
+    }
+
+    /// The bytes of both, if they become one.
+    fn joins<'a>(&'a self, next: &'a Extent) -> Option<(&'a [u8], &'a [u8])> {
         let (Source::Ram(first), Source::Ram(second)) = (&self.source, &next.source) else { return None };
-        (self.end == next.start && next.end - self.start <= JOINED_MAX).then(|| {
-            let source = Source::Ram([&first[..], &second[..]].concat().into());
-            Extent { start: self.start, end: next.end, source }
-        })
+        (self.end == next.start && next.end - self.start <= JOINED_MAX).then_some((&first[..], &second[..]))
     }
 
     /// Bytes of RAM that it takes.
@@ -101,6 +104,14 @@ impl Extent {
                 EXTENT_COST + BUFFER_COST + bytes.len() as u64
             }
             Source::Held(_) | Source::Unlogged { .. } | Source::Log(_) | Source::Zero => EXTENT_COST,
+        }
+    }
+
+    /// What it takes more than `old`.
+    fn growth_over(&self, old: &Extent) -> Growth {
+        Growth {
+            ram: self.ram_bytes() as i64 - old.ram_bytes() as i64,
+            unlogged: self.unlogged() as i64 - old.unlogged() as i64,
         }
     }
 
@@ -134,9 +145,22 @@ impl DirtyRecord {
     pub fn write(&mut self, extent: Extent) -> Growth {
         self.copied = Copied::default();
         let (from, to) = (extent.start, extent.end);
-        // What lies before it and what lies behind it stay as they are.
-        let first = self.extents.partition_point(|old| old.end < from);
-        let last = self.extents.partition_point(|old| old.start <= to);
+        // What lies before it and what lies behind it stay as they are, and neighbours do that do not become one with it.
+        let mut first = self.extents.partition_point(|old| old.end < from);
+        let mut last = self.extents.partition_point(|old| old.start <= to);
+        let before = self.extents[first..last].first();
+        first += usize::from(before.is_some_and(|old| old.end == from && old.joins(&extent).is_none()));
+        let behind = self.extents[first..last].last();
+        last -= usize::from(behind.is_some_and(|old| old.start == to && extent.joins(old).is_none()));
+        if let [old] = &mut self.extents[first..last]
+            && from <= old.start
+            && old.end <= to
+        {
+            // As most that are written again are: nothing is left of it.
+            let growth = extent.growth_over(old);
+            *old = extent;
+            return growth;
+        }
         let touched = &self.extents[first..last];
         let costs = |extents: &[Extent]| {
             let ram: u64 = extents.iter().map(Extent::ram_bytes).sum();
@@ -162,6 +186,28 @@ impl DirtyRecord {
         }
         drop(self.extents.splice(first..last, new));
         Growth { ram: after.0 - before.0, unlogged: after.1 - before.1 }
+    }
+
+    /// As [`DirtyRecord::write`], of a copy of `bytes`. They come where the same place was written before, if nobody else has what
+    /// lies there.
+    pub fn write_copy(&mut self, start: u32, bytes: &[u8]) -> Growth {
+        let end = start + bytes.len() as u32;
+        let at = self.extents.partition_point(|old| old.start < start);
+        if let Some(Extent { start: from, end: to, source: Source::Ram(held) }) = self.extents.get_mut(at)
+            && (*from, *to) == (start, end)
+        {
+            // Never what was moved to be sent as it lies: it has an owner, and is nobody's alone.
+            match std::mem::take(held).try_into_mut() {
+                Ok(mut own) => {
+                    own.copy_from_slice(bytes);
+                    *held = own.freeze();
+                    self.copied = Copied::default();
+                    return Growth::default();
+                }
+                Err(shared) => *held = shared,
+            }
+        }
+        self.write(Extent { start, end, source: Source::Ram(Bytes::copy_from_slice(bytes)) })
     }
 
     /// Notes a reply with so many of its bytes. What should move now, if that is time.
@@ -252,8 +298,12 @@ mod tests {
         let mut expected = vec![None; 65_536];
         let (mut record, mut counted, mut unlogged) = (DirtyRecord::default(), 0, 0);
         for round in 0..2000u32 {
-            let len = if round % 7 == 0 { 1 + draw(20_000) } else { 1 + draw(50) };
-            let start = draw(65_536 - len);
+            let (start, len) = match round % 7 {
+                0 => (draw(45_000), 1 + draw(20_000)),
+                // The same places again and again, beside each other.
+                1..4 => (draw(15) << 12, 4096),
+                _ => (draw(65_000), 1 + draw(50)),
+            };
             let value = round as u8;
             let bytes = Bytes::from(vec![value; len as usize]);
             let zero = round % 11 == 0;
@@ -262,7 +312,10 @@ mod tests {
                 (false, 0) => Source::Unlogged { bytes, own: false },
                 (false, _) => Source::Ram(bytes),
             };
-            let growth = record.write(Extent { start, end: start + len, source });
+            let growth = match &source {
+                Source::Ram(bytes) if round % 2 == 0 => record.write_copy(start, bytes),
+                _ => record.write(Extent { start, end: start + len, source }),
+            };
             (counted, unlogged) = (counted + growth.ram, unlogged + growth.unlogged);
             assert_eq!(unlogged, record.unlogged() as i64);
             expected[start as usize..(start + len) as usize].fill(Some(if zero { 0 } else { value }));
@@ -276,6 +329,26 @@ mod tests {
         }
         assert!(found == expected);
         assert!(record.extents.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn what_somebody_has_or_may_be_on_its_way_stays_what_it_is() {
+        let pages = Pages::new(1 << 20);
+        let mut record = DirtyRecord::default();
+        let lies = |record: &DirtyRecord| record.extents[0].source.bytes().unwrap().clone();
+        record.write_copy(0, &[1; 4096]);
+        let place = lies(&record).as_ptr();
+        assert_eq!(record.write_copy(0, &[2; 4096]), Growth::default());
+        assert!(lies(&record).as_ptr() == place && lies(&record)[..] == [2; 4096], "nobody has it");
+        let read = lies(&record);
+        record.write_copy(0, &[3; 4096]);
+        assert!(read[..] == [2; 4096] && lies(&record)[..] == [3; 4096]);
+        let moved = pages.keep(&[4; Pages::LEAST]).unwrap();
+        let place = moved.as_ptr();
+        let mut record = DirtyRecord::default();
+        record.write(Extent { start: 0, end: Pages::LEAST as u32, source: Source::Ram(moved) });
+        record.write_copy(0, &[5; Pages::LEAST]);
+        assert!(lies(&record).as_ptr() != place && lies(&record)[..] == [5; Pages::LEAST]);
     }
 
     #[test]
