@@ -99,7 +99,7 @@ impl Engine {
             streams: Default::default(),
             settled: Default::default(),
             once: rebuilt.once,
-            resent: Resent::default(),
+            resent: Resent::new(world.random_u64()),
             session: rebuilt.session,
             numbers: Numbers {
                 next_inode: AtomicU64::new(rebuilt.next_inode),

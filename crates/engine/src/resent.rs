@@ -11,6 +11,7 @@
 //!   client's calls push out; for [`AGE`] at least and twice that at most. See also [`CLIENTS_MAX`].
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,17 +30,49 @@ pub const KEPT_OF_ALL: usize = 7 << 17;
 
 const SHARDS: usize = 16;
 
+/// Spreads names by a secret: they are hashes already, but of what clients choose.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spread(u64);
+
+impl BuildHasher for Spread {
+    type Hasher = Spread;
+
+    fn build_hasher(&self) -> Spread {
+        *self
+    }
+}
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, name: u64) {
+        let mixed = u128::from(self.0 ^ name) * u128::from(self.0.rotate_left(32) | 1);
+        self.0 = (mixed as u64) ^ ((mixed >> 64) as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Names in two generations; the elder goes when the younger is full or old.
 #[derive(Debug, Default)]
 struct Names {
     /// Of calls that were answered after `since`.
-    latest: HashSet<u64>,
+    latest: HashSet<u64, Spread>,
     /// And before.
-    before: HashSet<u64>,
+    before: HashSet<u64, Spread>,
     since: Duration,
 }
 
 impl Names {
+    fn new(spread: Spread) -> Names {
+        let empty = || HashSet::with_hasher(spread);
+        Names { latest: empty(), before: empty(), since: Duration::ZERO }
+    }
+
     fn len(&self) -> usize {
         self.latest.len() + self.before.len()
     }
@@ -47,8 +80,9 @@ impl Names {
     /// Adds a name; of more than `most` the oldest go.
     fn note(&mut self, name: u64, most: usize, now: Duration) {
         if self.latest.len() >= most || now.saturating_sub(self.since) >= AGE {
-            let latest = std::mem::take(&mut self.latest);
-            self.before = if now.saturating_sub(self.since) < 2 * AGE { latest } else { HashSet::new() };
+            let empty = || HashSet::with_hasher(*self.before.hasher());
+            let latest = std::mem::replace(&mut self.latest, empty());
+            self.before = if now.saturating_sub(self.since) < 2 * AGE { latest } else { empty() };
             self.since = now;
         }
         self.latest.insert(name);
@@ -60,7 +94,7 @@ impl Names {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Client {
     names: Names,
     /// The shard's count of calls at its last.
@@ -76,14 +110,21 @@ struct Shard {
 }
 
 /// See the head of the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Resent {
     shards: [Mutex<Shard>; SHARDS],
     /// By name: many clients, or one, fill all of them alike.
     all: [Mutex<Names>; SHARDS],
+    spread: Spread,
 }
 
 impl Resent {
+    /// `secret`: nobody outside knows it.
+    pub fn new(secret: u64) -> Resent {
+        let spread = Spread(secret);
+        Resent { shards: Default::default(), all: std::array::from_fn(|_| Mutex::new(Names::new(spread))), spread }
+    }
+
     fn shard(&self, client: ClientId) -> &Mutex<Shard> {
         let mixed = (client.0 as u64 ^ (client.0 >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 60) as usize % SHARDS]
@@ -99,7 +140,8 @@ impl Resent {
         let mut guard = self.shard(sent.client).lock();
         let shard = &mut *guard;
         shard.calls += 1;
-        let client = shard.clients.entry(sent.client).or_default();
+        let client = shard.clients.entry(sent.client);
+        let client = client.or_insert_with(|| Client { names: Names::new(self.spread), called: 0 });
         client.called = shard.calls;
         let before = client.names.len();
         client.names.note(sent.name, KEPT, now);
@@ -135,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_ran_is_known_for_a_while() {
-        let resent = Resent::default();
+        let resent = Resent::new(7);
         resent.note(&sent(1, 7), NOW);
         assert!(
             resent.answered(&sent(1, 7), NOW)
@@ -151,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_last_ones_of_each_client_are_kept_whatever_another_does() {
-        let resent = Resent::default();
+        let resent = Resent::new(7);
         resent.note(&sent(1, 7), NOW);
         (0..3 * KEPT_OF_ALL as u64).for_each(|name| resent.note(&sent(2, name), NOW));
         assert!(resent.answered(&sent(1, 7), NOW));
@@ -160,19 +202,19 @@ mod tests {
 
     #[test]
     fn the_last_ones_of_all_are_kept_whoever_did_them() {
-        let resent = Resent::default();
+        let resent = Resent::new(7);
         resent.note(&sent(1, 7), NOW);
         let each = 9 * KEPT_OF_ALL as u64 / 10 / 3000;
         (0..each).for_each(|name| (2..3002).for_each(|client| resent.note(&sent(client, name), NOW)));
         assert!(resent.answered(&sent(1, 7), NOW), "many others pushed it out");
-        let resent = Resent::default();
+        let resent = Resent::new(7);
         (0..9 * KEPT_OF_ALL as u64 / 10).for_each(|name| resent.note(&sent(1, name), NOW));
         assert!(resent.answered(&sent(1, 0), NOW), "its client pushed it out");
     }
 
     #[test]
     fn memory_is_bounded_and_the_silent_are_forgotten_first() {
-        let resent = Resent::default();
+        let resent = Resent::new(7);
         for client in 1..=300 {
             (0..2 * KEPT as u64).for_each(|name| resent.note(&sent(client, name), NOW));
             resent.note(&sent(1, 1), NOW);

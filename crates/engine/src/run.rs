@@ -168,11 +168,11 @@ impl Core {
 
     /// The call is answered: a copy of it that comes now may change nothing.
     pub fn answered(&self, sent: &Sent) {
-        self.resent.note(sent, self.world.clock.steady());
+        self.resent.note(sent, self.world.clock.steady_about());
     }
 
     pub fn was_answered(&self, sent: &Sent) -> bool {
-        self.resent.answered(sent, self.world.clock.steady())
+        self.resent.answered(sent, self.world.clock.steady_about())
     }
 
     /// Fetches and runs again until it comes to its end.
