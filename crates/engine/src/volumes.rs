@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use tarn_base::ids::VolumeId;
@@ -84,12 +84,17 @@ struct Table {
     listed: Volumes,
 }
 
+/// Volumes that a look at one word tells of.
+const BITS: usize = 2048;
+
 /// All volumes that are not deleted.
 #[derive(Debug, Default)]
 pub struct VolumeTable {
     table: RwLock<Table>,
     /// Where the present list lies: nobody who has an older one will find the next there.
     listed_at: AtomicUsize,
+    /// A bit for each of the first volumes, set while it is there: every call asks.
+    has: [AtomicU64; BITS / 64],
 }
 
 impl VolumeTable {
@@ -98,7 +103,10 @@ impl VolumeTable {
     }
 
     pub fn has(&self, id: VolumeId) -> bool {
-        self.table.read().present.contains_key(&id)
+        match self.has.get(id.0 as usize / 64) {
+            Some(word) => word.load(Ordering::Acquire) >> (id.0 % 64) & 1 == 1,
+            None => self.table.read().present.contains_key(&id),
+        }
     }
 
     pub fn all(&self) -> Vec<Arc<Volume>> {
@@ -116,16 +124,23 @@ impl VolumeTable {
 
     /// Puts a volume or its new record.
     pub fn put(&self, volume: Volume) {
-        self.change(|present| present.insert(volume.id, Arc::new(volume)));
+        self.change(volume.id, |present| present.insert(volume.id, Arc::new(volume)));
     }
 
     pub fn remove(&self, id: VolumeId) {
-        self.change(|present| present.remove(&id));
+        self.change(id, |present| present.remove(&id));
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<VolumeId, Arc<Volume>>) -> Option<Arc<Volume>>) {
+    fn change(&self, id: VolumeId, change: impl FnOnce(&mut BTreeMap<VolumeId, Arc<Volume>>) -> Option<Arc<Volume>>) {
         let mut table = self.table.write();
         change(&mut table.present);
+        if let Some(word) = self.has.get(id.0 as usize / 64) {
+            let bit = 1 << (id.0 % 64);
+            match table.present.contains_key(&id) {
+                true => word.fetch_or(bit, Ordering::Release),
+                false => word.fetch_and(!bit, Ordering::Release),
+            };
+        }
         table.listed = Arc::new(table.present.values().map(|volume| volume.info()).collect());
         self.listed_at.store(Arc::as_ptr(&table.listed).addr(), Ordering::Release);
     }
@@ -133,7 +148,11 @@ impl VolumeTable {
 
 #[cfg(test)]
 mod tests {
+    use tarn_base::crypto::Key as Secret;
+    use tarn_base::ids::Uuid;
+
     use super::*;
+    use crate::value::volume::tests::example;
 
     #[test]
     fn a_list_is_the_present_one_until_the_next_change() {
@@ -144,6 +163,24 @@ mod tests {
             lists.push(table.listed());
             let present: Vec<bool> = lists.iter().map(|list| table.lists(list)).collect();
             assert_eq!(present.iter().position(|present| *present), Some(lists.len() - 1), "no other");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_there_from_its_coming_to_its_going() {
+        let table = VolumeTable::default();
+        let ids = [0, 1, 63, 64, BITS as u32 - 1, BITS as u32, u32::MAX].map(VolumeId);
+        let family = Arc::new(FamilyKey::new(Uuid([1; 16]), Secret::new([2; 32])));
+        let volume = |id| Volume { id, record: example(), family: family.clone(), usage: Arc::default() };
+        for (at, id) in ids.into_iter().enumerate() {
+            table.put(volume(id));
+            table.put(volume(id));
+            assert_eq!(ids.map(|id| table.has(id)), std::array::from_fn(|index| index <= at));
+        }
+        for (at, id) in ids.into_iter().enumerate() {
+            table.remove(id);
+            table.remove(id);
+            assert_eq!(ids.map(|id| table.has(id)), std::array::from_fn(|index| index > at));
         }
     }
 

@@ -127,6 +127,10 @@ impl Generation {
 
     /// Shows `see` a record, if it is dirty here. Its shard is locked meanwhile.
     pub fn see_record(&self, key: &DataKey, see: impl FnOnce(&DirtyRecord)) {
+        // Who may read it holds its file's lock, under which it came.
+        if self.records.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         self.shard(key.0, key.1.0).read().data.get(key).map(see);
     }
 
@@ -159,10 +163,6 @@ impl Generation {
         self.unlogged.fetch_add(growth.unlogged, Ordering::Relaxed);
     }
 
-    /// A record was written whose bytes are lost: it is dirty, and holds what it held.
-    pub fn touch(&self, key: DataKey, generation: u32, new: bool) {
-    }
-
     /// As [`Generation::write`], of a copy of `bytes` from `start` on.
     pub fn write_copy(&self, key: DataKey, generation: u32, new: bool, start: u32, bytes: &[u8]) {
         if bytes.len() > COPIED_MAX {
@@ -172,6 +172,10 @@ impl Generation {
         let growth = self.change(key, generation, new, |record| record.write_copy(start, bytes));
         self.record_bytes.fetch_add(growth.ram, Ordering::Relaxed);
         self.unlogged.fetch_add(growth.unlogged, Ordering::Relaxed);
+    }
+
+    /// A record was written whose bytes are lost: it is dirty, and holds what it held.
+    pub fn touch(&self, key: DataKey, generation: u32, new: bool) {
         self.change(key, generation, new, |_| ());
     }
 

@@ -9,7 +9,7 @@ mod inode;
 mod map;
 pub mod outcome;
 mod shard;
-mod volume;
+pub(crate) mod volume;
 
 pub use count::CountRecord;
 pub use directory::{Bucket, CookieEntry, HashEntry};

@@ -140,12 +140,11 @@ fn take_settings(take: &mut Take<'_>) -> Decoded<VolumeSettings> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn a_volume_survives_encoding() {
-        let record = VolumeRecord {
+    pub(crate) fn example() -> VolumeRecord {
+        VolumeRecord {
             name: Bytes::from_static(b"vol"),
             root: Ino(1),
             root_generation: Position(5),
@@ -163,7 +162,12 @@ mod tests {
                 exports: "*".into(),
                 ..Default::default()
             },
-        };
+        }
+    }
+
+    #[test]
+    fn a_volume_survives_encoding() {
+        let record = example();
         let mut out = Vec::new();
         record.encode(&mut out);
         assert_eq!(VolumeRecord::decode(&out), Ok(record));
