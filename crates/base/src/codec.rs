@@ -23,30 +23,38 @@ pub type Decoded<T> = Result<T, DecodeError>;
 pub trait Put {
     fn put(&mut self, bytes: &[u8]);
 
+    #[inline]
     fn put_u8(&mut self, v: u8) {
         self.put(&[v]);
     }
+    #[inline]
     fn put_u16(&mut self, v: u16) {
         self.put(&v.to_le_bytes());
     }
+    #[inline]
     fn put_u32(&mut self, v: u32) {
         self.put(&v.to_le_bytes());
     }
+    #[inline]
     fn put_u64(&mut self, v: u64) {
         self.put(&v.to_le_bytes());
     }
+    #[inline]
     fn put_i64(&mut self, v: i64) {
         self.put(&v.to_le_bytes());
     }
+    #[inline]
     fn put_bool(&mut self, v: bool) {
         self.put_u8(u8::from(v));
     }
     /// Length in 32 bits, then the bytes.
+    #[inline]
     fn put_bytes(&mut self, v: &[u8]) {
         self.put_u32(v.len() as u32);
         self.put(v);
     }
     /// A number in LEB128, 1 to 10 bytes.
+    #[inline]
     fn put_varint(&mut self, mut v: u64) {
         while v >= 0x80 {
             self.put_u8(v as u8 | 0x80);
@@ -57,6 +65,7 @@ pub trait Put {
 }
 
 impl Put for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }

@@ -31,7 +31,7 @@ impl Core {
             && volume.record.settings.write_back_delay_ms <= DELAY_MAX_MS
             && self.streams.taken(volume.id, ino) >= bypass.after
             && self.has_bypass()
-            && self.has_log_for(&[(volume.id, len as i64, 0)], len)
+            && self.has_log_for(&[(volume.id, len as i64, 0)], len, self.unlogged())
     }
 
     /// Whether anything may pass the log by at present.

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::dedupe::Dedupe;
 use crate::key::{Key, words};
 use crate::once::OnceTable;
-use crate::overlay::{Generation, StackCell};
+use crate::overlay::{Generation, Load, StackCell};
 use crate::pulse::Pulse;
 use crate::readahead::ReadAhead;
 use crate::resent::Resent;
@@ -210,11 +210,10 @@ impl Core {
     ///
     /// Its last part is kept for removing and writing over, so that a full store never meets a log that is full of what
     /// does not fit there; and a part for what is small, so that whoever writes little does not wait for the checkpoint
-    /// that a stream waits for. The room for what has passed the log by is left to a COMMIT of that.
-    pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize) -> bool {
+    /// that a stream waits for. The room for `unlogged` bytes, which have passed the log by, is left to a COMMIT of them.
+    pub fn has_log_for(&self, usage: &[(VolumeId, i64, i64)], bytes: usize, unlogged: u64) -> bool {
         let growth = if grows(usage) { self.log_share(GROWTH_LEAVES, GROWTH_LEAVES_MAX) } else { 0 };
         let large = if bytes >= LARGE { self.log_share(LARGE_LEAVE, LARGE_LEAVE_MAX) } else { 0 };
-        let unlogged = self.unlogged();
         // What describes it in the log is a small part of it.
         let kept = growth + large + unlogged + unlogged / 64;
         kept == 0 || self.log.room() >= kept + bytes as u64
@@ -248,8 +247,17 @@ impl Core {
 
     /// Bytes of RAM that all generations take, with what they keep of the log's memory.
     pub fn overlay_ram_bytes(&self) -> u64 {
-        let own: u64 = self.stack.with(|stack| stack.generations.iter().map(|generation| generation.ram_bytes()).sum());
-        own + self.log.held() as u64
+        self.ram_bytes(self.load())
+    }
+
+    /// As [`Core::overlay_ram_bytes`], at the moment of this load.
+    pub fn ram_bytes(&self, load: Load) -> u64 {
+        load.ram + self.log.held() as u64
+    }
+
+    /// What all generations take now. Asked for once by what needs several of these numbers: it takes a lock.
+    pub fn load(&self) -> Load {
+        self.stack.with(|stack| stack.load())
     }
 
     /// Whether the overlay has room for data in two places, as it is while it moves.
@@ -259,19 +267,12 @@ impl Core {
 
     /// Bytes of data that have passed the log by and are not in the store.
     pub fn unlogged(&self) -> u64 {
-        self.stack.with(|stack| stack.generations.iter().map(|generation| generation.unlogged()).sum())
-    }
-
-    /// Bytes of the log that are taken, with the room that is left to what has passed it by: a COMMIT may bring that into it.
-    pub fn log_used(&self) -> u64 {
-        self.log.used() + self.unlogged()
+        self.load().unlogged
     }
 
     /// The share of the overlay's RAM that changed keys take.
-    pub fn keys_share(&self) -> f64 {
-        let keys: u64 =
-            self.stack.with(|stack| stack.generations.iter().map(|generation| generation.key_bytes()).sum());
-        keys as f64 / self.config.overlay_limit() as f64
+    pub fn keys_share(&self, load: Load) -> f64 {
+        load.keys as f64 / self.config.overlay_limit() as f64
     }
 
     /// Whether the overlay takes all the RAM it may: changes wait for a checkpoint, as for room in the log.
@@ -291,15 +292,15 @@ impl Core {
 
     /// Whether the log is so full that checkpoints should begin.
     pub fn log_is_filling(&self) -> bool {
-        self.log_holds(self.config.log_fill_percent)
+        self.log_holds(self.config.log_fill_percent, self.unlogged())
     }
 
-    /// Whether the log is so full that a generation should close. Where the last one closed because of it, half of that
+    /// Whether the log, with `unlogged` bytes that have passed it by, is so full that a generation should close. Where the last one closed because of it, half of that
     /// is enough: as long as changes come faster than checkpoints take them, checkpoints follow each other without a gap
     /// in which changes would come faster still.
-    pub fn log_is_due(&self) -> bool {
+    pub fn log_is_due(&self, unlogged: u64) -> bool {
         let halved = self.log_pressed.load(Ordering::Relaxed);
-        self.log_holds(if halved { self.config.log_fill_percent / 2 } else { self.config.log_fill_percent })
+        self.log_holds(if halved { self.config.log_fill_percent / 2 } else { self.config.log_fill_percent }, unlogged)
     }
 
     /// A generation closes, because the log or its memory fills or not.
@@ -324,9 +325,10 @@ impl Core {
         self.world.clock.steady().saturating_sub(at) < ago || is_there()
     }
 
-    fn log_holds(&self, percent: u8) -> bool {
+    /// Room is left in the log for what has passed it by, as a COMMIT may bring that into it.
+    fn log_holds(&self, percent: u8, unlogged: u64) -> bool {
         // Of what the brake counts too: it would hold a burst for a checkpoint that has not begun.
-        self.log_used() > self.log_for_all() / 100 * u64::from(percent)
+        self.log.used() + unlogged > self.log_for_all() / 100 * u64::from(percent)
     }
 
     /// Asks for a checkpoint, however little there is for it.
@@ -336,7 +338,7 @@ impl Core {
     }
 
     /// Notes when the open generation begins to hold something; asks for a checkpoint when it or the log is full.
-    pub fn note_progress(&self, open: &Generation) {
+    pub fn note_progress(&self, open: &Generation, load: Load) {
         if open.first_change.get().is_none()
             && open.count() > 0
             && open.first_change.set(self.world.clock.steady()).is_ok()
@@ -345,7 +347,8 @@ impl Core {
         }
         // While one waits, none closes because of the log.
         let log_due = || {
-            (self.log_is_due() || self.unlogged_fills(open)) && self.stack.with(|stack| stack.generations.len() == 1)
+            (self.log_is_due(load.unlogged) || self.unlogged_fills(open))
+                && self.stack.with(|stack| stack.generations.len() == 1)
         };
         if open.count() >= self.config.generation_keys || self.keys_fill(open) || log_due() {
             self.checkpoint_due.notify_one();

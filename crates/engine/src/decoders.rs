@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use smallvec::SmallVec;
 use tarn_base::codec::{Decoded, Put, Take};
 use tarn_base::crypto::Key as Secret;
 use tarn_base::ids::{Ino, Position, SegmentId, Uuid, VolumeId};
@@ -340,7 +341,7 @@ fn outcome(bytes: &[u8]) -> bool {
     };
     let encode = |(token, effect): &(OnceToken, Effect), out: &mut Vec<u8>| {
         put_token(out, token);
-        put_effect(out, effect, &mut Vec::new());
+        put_effect(out, effect, &mut SmallVec::new());
     };
     taken(bytes, decode, encode).is_some()
 }
@@ -350,7 +351,7 @@ fn outcome_samples() -> Vec<Vec<u8>> {
     let of = |effect: &Effect| {
         encoded(|out| {
             put_token(out, &token);
-            put_effect(out, effect, &mut Vec::new());
+            put_effect(out, effect, &mut SmallVec::new());
         })
     };
     vec![of(&Effect::default()), of(&effect())]
@@ -387,7 +388,7 @@ fn session_samples() -> Vec<Vec<u8>> {
         ],
     ];
     sequences
-        .map(|changes| encoded(|out| changes.iter().for_each(|change| put_session(out, change, &mut Vec::new()))))
+        .map(|changes| encoded(|out| changes.iter().for_each(|change| put_session(out, change, &mut SmallVec::new()))))
         .to_vec()
 }
 

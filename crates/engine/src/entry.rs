@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tarn_base::codec::{DecodeError, Decoded, Put, Take};
 use tarn_base::ids::{Ino, Position, VolumeId};
 use tarn_vfs::{Effect, OnceToken};
@@ -97,9 +98,9 @@ pub struct Entry {
 pub struct Encoded {
     pub head: Vec<u8>,
     /// Where positions are to be stamped.
-    stamps: Vec<usize>,
+    stamps: SmallVec<[usize; 8]>,
     /// Where the values of the changed keys stand in `head`, in the order of [`Entry::keys`].
-    pub values: Vec<Range<usize>>,
+    pub values: SmallVec<[Range<usize>; 8]>,
 }
 
 impl Encoded {
@@ -164,7 +165,7 @@ impl Entry {
 
     pub fn encode(&self) -> Encoded {
         let mut out = Vec::with_capacity(512);
-        let mut values = Vec::with_capacity(self.keys.len());
+        let mut values = SmallVec::new();
         out.put(&[VERSION, u8::from(self.closes)]);
         out.put_u32(self.usage.len() as u32);
         for (volume, bytes, inodes) in &self.usage {
@@ -173,7 +174,7 @@ impl Entry {
             out.put_i64(*inodes);
         }
         out.put_u32(self.keys.len() as u32);
-        let mut stamps = Vec::new();
+        let mut stamps = SmallVec::new();
         for (key, value) in &self.keys {
             out.put(&key.encode());
             out.put_bool(value.is_some());
@@ -247,7 +248,7 @@ impl Entry {
 }
 
 /// Notes where an inode, encoded at `base` of the entry, waits for its position.
-fn inode_stamps(key: &Key, value: &[u8], base: usize, stamps: &mut Vec<usize>) {
+fn inode_stamps(key: &Key, value: &[u8], base: usize, stamps: &mut SmallVec<[usize; 8]>) {
     if key.kind != Kind::Inode {
         return;
     }
@@ -258,7 +259,7 @@ fn inode_stamps(key: &Key, value: &[u8], base: usize, stamps: &mut Vec<usize>) {
     }
 }
 
-pub(crate) fn put_session(out: &mut Vec<u8>, change: &SessionChange, stamps: &mut Vec<usize>) {
+pub(crate) fn put_session(out: &mut Vec<u8>, change: &SessionChange, stamps: &mut SmallVec<[usize; 8]>) {
     match change {
         SessionChange::Outcome(token, effect) => {
             out.put_u8(1);

@@ -27,14 +27,15 @@ impl Core {
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
         let large = bytes >= LARGE;
         let now = || self.world.clock.steady();
-        let until = self.brake.until(bytes, large, self.fills(large), self.keys_share(), now)?;
+        let load = self.load();
+        let until = self.brake.until(bytes, large, self.fills(large, load.unlogged), self.keys_share(load), now)?;
         Some(Held { core: self.clone(), until })
     }
 
     /// Bytes of the log that are taken, and those that it has. A stream that passes the log by fills memory: where that is less, but
     /// at least half of it, a brake that waited for the log to fill would begin when the stream does not pass any more.
-    fn fills(&self, large: bool) -> Fill {
-        let (unlogged, logged, room) = (self.unlogged(), self.log.used(), self.log_for_all());
+    fn fills(&self, large: bool, unlogged: u64) -> Fill {
+        let (logged, room) = (self.log.used(), self.log_for_all());
         let memory = self.config.spills_at();
         let passes = large && unlogged > logged && memory >= room / 2 && self.has_bypass();
         if passes && memory < room {

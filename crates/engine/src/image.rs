@@ -1,6 +1,7 @@
 //! Writing session state out: its image at the head of the log, and grants to those who wait.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tarn_base::codec::Put;
 use tarn_base::ids::Position;
 use tarn_vfs::locks::LockTable;
@@ -43,7 +44,7 @@ pub(crate) fn encode_image(table: &LockTable, outcomes: &[(OnceToken, Effect, Po
         put_token(&mut image, token);
         image.put_u64(position.0);
         // Outcomes are stamped before they are remembered, so nothing is left open here.
-        put_effect(&mut image, effect, &mut Vec::new());
+        put_effect(&mut image, effect, &mut SmallVec::new());
     }
     image
 }
@@ -59,7 +60,7 @@ impl Core {
             let mut entry = Entry::default();
             note_decision(&mut entry, &decision);
             let _gate = self.gate.read();
-            self.append_gated(&entry, None, true)?;
+            self.append_gated(&self.present(), &entry, None, true)?;
             table.apply_all(&decision.transitions);
         }
         self.session.begin_grace(self.world.clock.steady() + self.config.grace);
@@ -97,7 +98,7 @@ impl Core {
                 bytes: Bytes::copy_from_slice(bytes),
             };
             let entry = Entry { session: vec![change], ..Entry::default() };
-            position = self.append_gated(&entry, None, true)?;
+            position = self.append_gated(&self.present(), &entry, None, true)?;
         }
         Ok((position, Outcomes { written: outcomes.len(), all }))
     }

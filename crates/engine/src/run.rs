@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::entry::{Entry, Payload, SessionChange};
 use crate::hold::Held;
 use crate::once::Enter;
-use crate::overlay::{Extent, Generation, OverlayValue, Source};
+use crate::overlay::{Extent, Generation, Load, OverlayValue, Source};
 use crate::stripes::LockSet;
 use crate::tx::{Need, Pins, Step, Stop, Tx};
 use crate::value::Inode;
@@ -35,6 +35,13 @@ pub trait Operation: Send + 'static {
     fn hold(&self, _core: &Arc<Core>) -> Option<Held> {
         None
     }
+}
+
+/// The open generation, and what all of them took when it was looked at.
+#[derive(Debug)]
+pub struct Present {
+    pub open: Arc<Generation>,
+    pub load: Load,
 }
 
 /// What a call tells of itself, besides what it asks for.
@@ -283,9 +290,6 @@ impl Core {
             return Ok(Err(Done::now(errno.into())));
         }
         let (settles, closing) = (tx.settles, tx.closing);
-        if self.overlay_is_full() && !settles {
-            return Err(Need { log_room: true, ..Need::default() });
-        }
         let mut parts = tx.into_parts();
         if let (Some(token), Some(effect)) = (marks.token, out.effect()) {
             parts.entry.session.push(SessionChange::Outcome(token, Box::new(effect.clone())));
@@ -301,19 +305,20 @@ impl Core {
         if self.health.closing.load(std::sync::atomic::Ordering::Relaxed) && !closing {
             return Ok(Err(Done::now(Errno::TryLater.into())));
         }
-        let open = self.stack.with(|stack| stack.open().number);
-        if parts.on_open.is_some_and(|number| number != open) {
+        let present = self.present();
+        if parts.on_open.is_some_and(|number| number != present.open.number) {
             return Err(Need { again: true, ..Need::default() });
         }
         let bytes = parts.entry.data_len() + parts.entry.unlogged_len();
+        let full = self.ram_bytes(present.load) >= self.config.overlay_limit();
         // The room for what settles was left by what it settles.
-        if !settles && !self.has_log_for(&parts.entry.usage, bytes) {
+        if !settles && (full || !self.has_log_for(&parts.entry.usage, bytes, present.load.unlogged)) {
             return Err(Need { log_room: true, ..Need::default() });
         }
         if let Err(errno) = self.reserve_usage(&parts.entry) {
             return Ok(Err(Done::now(errno.into())));
         }
-        let position = match self.append_gated(&parts.entry, barrier, false) {
+        let position = match self.append_gated(&present, &parts.entry, barrier, false) {
             Ok(position) => position,
             Err(failed) => {
                 self.return_usage(&parts.entry);
@@ -354,18 +359,29 @@ impl Core {
         volume.is_some_and(|volume| volume.record.settings.write_speed == WriteSpeed::High)
     }
 
+    /// What an entry is applied to, as long as the caller holds the gate.
+    pub fn present(&self) -> Present {
+        self.stack.with(|stack| Present { open: stack.open().clone(), load: stack.load() })
+    }
+
     /// Appends an entry and applies it to the open generation, in one order. The caller holds the gate.
     ///
     /// `barrier`: what must be durable before its keys are shown, where that is not its own position.
     /// `reserved`: may use the log's reserve.
-    pub fn append_gated(&self, entry: &Entry, barrier: Option<Position>, reserved: bool) -> Result<Position, LogError> {
+    pub fn append_gated(
+        &self,
+        present: &Present,
+        entry: &Entry,
+        barrier: Option<Position>,
+        reserved: bool,
+    ) -> Result<Position, LogError> {
         if mutant::on(mutant::RENAME_IN_TWO_ENTRIES)
             && let Some((first, rest)) = entry.torn()
         {
-            self.append_gated(&first, barrier, reserved)?;
+            self.append_gated(present, &first, barrier, reserved)?;
             self.log.request_flush();
             self.log.flush_now();
-            return self.append_gated(&rest, barrier, reserved);
+            return self.append_gated(present, &rest, barrier, reserved);
         }
         let mut encoded = entry.encode();
         let head = encoded.head.len();
@@ -385,16 +401,16 @@ impl Core {
         let values = encoded.values.iter().map(|range| bytes::Bytes::copy_from_slice(&encoded.head[range.clone()]));
         let keys = entry.keys.iter().zip(values).map(|((key, value), stamped)| (*key, value.as_ref().map(|_| stamped)));
         let barrier = barrier.unwrap_or(appended.position);
-        let open = self.stack.with(|stack| stack.open().clone());
+        let Present { open, load } = present;
         for (key, value) in keys {
             open.put(key, OverlayValue { value, barrier });
         }
-        let ram_bytes = self.overlay_ram_bytes();
+        let ram_bytes = self.ram_bytes(*load);
         let spill = self.config.spills(ram_bytes);
         // A frame of several entries may hold what is the first to stay in the log.
         self.log.expect_reads(ram_bytes > self.config.spills_at() / 2);
-        apply_data(&open, entry, appended.place, head as u32, spill);
-        self.note_progress(&open);
+        apply_data(open, entry, appended.place, head as u32, spill);
+        self.note_progress(open, *load);
         Ok(appended.position)
     }
 

@@ -65,14 +65,14 @@ impl Default for Stripes {
 }
 
 impl Stripes {
+    #[inline]
     pub fn lock(&self, set: &LockSet) -> SmallVec<[Guard<'_>; 6]> {
-        set.0
-            .iter()
-            .map(|&(stripe, exclusive)| {
-                let lock = &self.0[usize::from(stripe)];
-                if exclusive { Guard::Exclusive(lock.write()) } else { Guard::Shared(lock.read()) }
-            })
-            .collect()
+        let mut guards = SmallVec::new();
+        for &(stripe, exclusive) in &set.0 {
+            let lock = &self.0[usize::from(stripe)];
+            guards.push(if exclusive { Guard::Exclusive(lock.write()) } else { Guard::Shared(lock.read()) });
+        }
+        guards
     }
 }
 

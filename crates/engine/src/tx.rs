@@ -141,7 +141,8 @@ pub struct Tx<'a> {
     /// The table of locks, held from the decision to its application.
     table: Option<MutexGuard<'a, LockTable>>,
     transitions: Vec<Transition>,
-    changed: BTreeMap<Key, Option<Bytes>>,
+    /// In order of key, and few.
+    changed: Vec<(Key, Option<Bytes>)>,
     pins: &'a Pins,
     locks: &'a LockSet,
 }
@@ -163,7 +164,7 @@ impl<'a> Tx<'a> {
             granted: Vec::new(),
             table: None,
             transitions: Vec::new(),
-            changed: BTreeMap::new(),
+            changed: Vec::new(),
             pins,
             locks,
         }
@@ -185,8 +186,8 @@ impl<'a> Tx<'a> {
 
     /// The value of a key, if it is in RAM; else `Err` and it is noted.
     fn look(&mut self, key: &Key) -> Result<Option<Bytes>, ()> {
-        if let Some(value) = self.changed.get(key) {
-            return Ok(value.clone());
+        if let Ok(at) = self.change_of(key) {
+            return Ok(self.changed[at].1.clone());
         }
         if let Some(held) = self.stack.get(key) {
             self.seen = self.seen.max(held.barrier);
@@ -248,7 +249,7 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::value`]; `fresh`: its owner was created after the store's view, which therefore holds none of its keys.
     // Inlined, with what is called here: values are large beside what is done with them, and each return would move them.
-    #[inline]
+    #[inline(always)]
     pub fn value_of<T>(&mut self, key: &Key, fresh: bool, decode: impl Fn(&[u8]) -> Decoded<T>) -> Step<Option<T>> {
         let mut decoded = None;
         let mut barrier = Position::ZERO;
@@ -256,8 +257,8 @@ impl<'a> Tx<'a> {
             barrier = held.barrier;
             decoded = held.value.as_deref().map(&decode);
         };
-        if let Some(value) = self.changed.get(key) {
-            decoded = value.as_deref().map(&decode);
+        if let Ok(at) = self.change_of(key) {
+            decoded = self.changed[at].1.as_deref().map(&decode);
         } else if self.stack.see(key, waits) {
             self.seen = self.seen.max(barrier);
         } else if !fresh || self.pins.stack.as_ref().is_some_and(|then| then.get(key).is_some()) {
@@ -444,11 +445,24 @@ impl<'a> Tx<'a> {
     pub fn put(&mut self, key: Key, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut out = Vec::with_capacity(160);
         encode(&mut out);
-        self.changed.insert(key, Some(out.into()));
+        self.change(key, Some(Bytes::copy_from_slice(&out)));
     }
 
     pub fn remove(&mut self, key: Key) {
-        self.changed.insert(key, None);
+        self.change(key, None);
+    }
+
+    /// Where the run's change of a key is, or would be.
+    #[inline]
+    fn change_of(&self, key: &Key) -> Result<usize, usize> {
+        self.changed.binary_search_by(|(held, _)| held.cmp(key))
+    }
+
+    fn change(&mut self, key: Key, value: Option<Bytes>) {
+        match self.change_of(&key) {
+            Ok(at) => self.changed[at].1 = value,
+            Err(at) => self.changed.insert(at, (key, value)),
+        }
     }
 
     /// Puts a changed inode; its change counter becomes the entry's position.
@@ -508,7 +522,7 @@ impl<'a> Tx<'a> {
     /// The whole of what it changes, keys in order.
     pub fn into_parts(self) -> Parts<'a> {
         let mut entry = self.entry;
-        entry.keys = self.changed.into_iter().collect();
+        entry.keys = self.changed;
         debug_assert!(entry.keys.iter().all(|(key, _)| key.kind != Kind::Shard));
         Parts {
             entry,

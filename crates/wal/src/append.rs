@@ -88,6 +88,7 @@ impl Log {
         state.buffered += ENTRY_HEADER + len as usize;
         let place = LogPlace { frame: state.open.offset, start, len };
         self.appended.store(position.0, Ordering::Release);
+        self.note_used(&state);
         if alone || state.open.len >= self.options.frame_soft {
             state.close_frame();
         }

@@ -155,6 +155,8 @@ pub struct Log {
     pub(crate) state: Mutex<State>,
     pub(crate) durable: AtomicU64,
     pub(crate) appended: AtomicU64,
+    /// As the state has it: end less tail.
+    pub(crate) used: AtomicU64,
     pub(crate) wake: Wake,
     /// The sealed form of a few frames, and of the next ones; only a running flush uses it.
     pub(crate) scratch: Mutex<[Aligned; 3]>,
@@ -207,6 +209,7 @@ impl Log {
             state: Mutex::new(state),
             durable: AtomicU64::new(beginning.last.0),
             appended: AtomicU64::new(beginning.last.0),
+            used: AtomicU64::new(beginning.end - beginning.tail),
             wake,
             scratch: Mutex::new([Aligned::large(), Aligned::large(), Aligned::large()]),
             ready: Mutex::new(Vec::new()),
@@ -227,24 +230,32 @@ impl Log {
     }
 
     /// Everything up to and including this position is on the medium.
+    #[inline]
     pub fn durable(&self) -> Position {
         Position(self.durable.load(Ordering::Acquire))
     }
 
     /// The last position given out; before the first of this opening, the last recovered.
+    #[inline]
     pub fn appended(&self) -> Position {
         Position(self.appended.load(Ordering::Acquire))
     }
 
     /// Bytes of the ring.
+    #[inline]
     pub fn capacity(&self) -> u64 {
         self.ring.size
     }
 
     /// Bytes of the ring that hold what is not trimmed, the open frame included.
+    #[inline]
     pub fn used(&self) -> u64 {
-        let state = self.state.lock();
-        state.end() - state.tail
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Tells others what the state has come to.
+    pub(crate) fn note_used(&self, state: &State) {
+        self.used.store(state.end() - state.tail, Ordering::Release);
     }
 
     /// As [`Log::used`], by the frames up to the one that holds `position`.
@@ -256,6 +267,7 @@ impl Log {
     }
 
     /// Bytes that [`Log::append`](Log::append) may still use, headers and rounding included.
+    #[inline]
     pub fn room(&self) -> u64 {
         (self.capacity() - self.reserve()).saturating_sub(self.used())
     }
@@ -278,6 +290,7 @@ impl Log {
     }
 
     /// Bytes of memory that callers keep of the log's, through [`Log::hold`](Log::hold).
+    #[inline]
     pub fn held(&self) -> usize {
         self.pool.held()
     }
@@ -293,6 +306,7 @@ impl Log {
     }
 
     /// Bytes that only [`Log::append_reserved`](Log::append_reserved) may use.
+    #[inline]
     pub fn reserve(&self) -> u64 {
         match self.options.reserve_share {
             0 => 0,

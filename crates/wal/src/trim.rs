@@ -47,6 +47,7 @@ impl Log {
             state.frames.pop_front();
         }
         state.tail = state.tail.max(tail);
+        self.note_used(&state);
         Ok(())
     }
 

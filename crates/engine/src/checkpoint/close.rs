@@ -35,7 +35,7 @@ impl Core {
             return Ok(None);
         }
         let entry = Entry { closes: true, ..Entry::default() };
-        let last = self.append_gated(&entry, None, true)?;
+        let last = self.append_gated(&self.present(), &entry, None, true)?;
         let mut usage: Vec<_> = self.volumes.all().iter().map(|volume| (volume.id, volume.usage.get())).collect();
         usage.extend(self.deleted.lock().iter().map(|(id, (_, usage))| (*id, usage.get())));
         let next_inode = self.numbers.next_inode.load(Ordering::Relaxed);

@@ -65,7 +65,7 @@ impl Keeper {
         if open.count() > 0 && (wanted || self.core.overlay_is_full()) {
             return Duration::ZERO;
         }
-        let pressed = (self.core.log_is_due() || self.core.unlogged_fills(open))
+        let pressed = (self.core.log_is_due(self.core.unlogged()) || self.core.unlogged_fills(open))
             && self.core.log.appended() > open.after
             && self.log_gains();
         self.core.closes(pressed);

@@ -12,4 +12,4 @@ mod stack;
 
 pub use generation::{Closed, DataKey, Generation, OverlayValue};
 pub use record::{DirtyRecord, Extent, Source};
-pub use stack::{Stack, StackCell};
+pub use stack::{Load, Stack, StackCell};

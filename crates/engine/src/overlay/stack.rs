@@ -17,7 +17,28 @@ pub struct Stack {
     pub version: u64,
 }
 
+/// What all generations of a stack take at one moment, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Of RAM.
+    pub ram: u64,
+    /// Of it, what changed keys take.
+    pub keys: u64,
+    /// Data that has passed the log by.
+    pub unlogged: u64,
+}
+
 impl Stack {
+    pub fn load(&self) -> Load {
+        let mut load = Load::default();
+        for generation in &self.generations {
+            load.ram += generation.ram_bytes();
+            load.keys += generation.key_bytes();
+            load.unlogged += generation.unlogged();
+        }
+        load
+    }
+
     pub fn open(&self) -> &Arc<Generation> {
         &self.generations[0]
     }

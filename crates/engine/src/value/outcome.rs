@@ -1,5 +1,6 @@
 //! Typed outcomes of changing operations, as the log keeps them for repeats.
 
+use smallvec::SmallVec;
 use tarn_base::codec::{DecodeError, Decoded, Put, Take};
 use tarn_base::ids::{Ino, Position, VolumeId};
 use tarn_base::time::Time;
@@ -18,7 +19,7 @@ pub fn take_token(take: &mut Take<'_>) -> Decoded<OnceToken> {
 }
 
 /// Notes in `stamps` where a position is still [`Inode::PENDING`].
-pub fn put_effect(out: &mut Vec<u8>, effect: &Effect, stamps: &mut Vec<usize>) {
+pub fn put_effect(out: &mut Vec<u8>, effect: &Effect, stamps: &mut SmallVec<[usize; 8]>) {
     out.put_u8(effect.reached as u8);
     out.put_u32(effect.count);
     put_option(out, effect.attr.as_ref(), |out, attr| put_attr(out, attr, stamps));
@@ -77,14 +78,14 @@ fn take_time(take: &mut Take<'_>) -> Decoded<Time> {
     Ok(Time { seconds: take.i64()?, nanos: take.u32()? })
 }
 
-fn put_position(out: &mut Vec<u8>, position: u64, stamps: &mut Vec<usize>) {
+fn put_position(out: &mut Vec<u8>, position: u64, stamps: &mut SmallVec<[usize; 8]>) {
     if position == Inode::PENDING.0 {
         stamps.push(out.len());
     }
     out.put_u64(position);
 }
 
-fn put_attr(out: &mut Vec<u8>, attr: &Attr, stamps: &mut Vec<usize>) {
+fn put_attr(out: &mut Vec<u8>, attr: &Attr, stamps: &mut SmallVec<[usize; 8]>) {
     out.put_u32(attr.node.volume.0);
     out.put_u32(attr.node.epoch);
     out.put_u64(attr.node.ino.0);
@@ -142,7 +143,7 @@ mod tests {
             reached: Stability::File,
         };
         let mut out = Vec::new();
-        put_effect(&mut out, &effect, &mut Vec::new());
+        put_effect(&mut out, &effect, &mut SmallVec::new());
         let mut take = Take::new(&out);
         assert_eq!(take_effect(&mut take), Ok(effect));
         assert_eq!(take.end(), Ok(()));
