@@ -410,7 +410,8 @@ impl Core {
         // A frame of several entries may hold what is the first to stay in the log.
         self.log.expect_reads(ram_bytes > self.config.spills_at() / 2);
         apply_data(open, entry, appended.place, head as u32, spill);
-        self.note_progress(open, *load);
+        // The last write of a burst must be seen by itself.
+        self.note_progress(open, Load { unlogged: load.unlogged + entry.unlogged_len() as u64, ..*load });
         Ok(appended.position)
     }
 
