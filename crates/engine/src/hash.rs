@@ -1,6 +1,6 @@
 //! Hashes: of names, for directories; of keys, for caches.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use siphasher::sip::SipHasher24;
 use unicode_normalization::UnicodeNormalization;
@@ -47,6 +47,25 @@ pub fn plain_hash(bytes: &[u8]) -> u64 {
 pub struct FastHasher(u64);
 
 pub type FastBuild = BuildHasherDefault<FastHasher>;
+
+/// The same from a secret on, for what are hashes already, but of what clients choose.
+#[derive(Clone, Copy, Debug)]
+pub struct SecretBuild(FastHasher);
+
+impl SecretBuild {
+    /// `secret`: nobody outside knows it.
+    pub fn new(secret: u64) -> SecretBuild {
+        SecretBuild(FastHasher(secret))
+    }
+}
+
+impl BuildHasher for SecretBuild {
+    type Hasher = FastHasher;
+
+    fn build_hasher(&self) -> FastHasher {
+        self.0
+    }
+}
 
 impl Hasher for FastHasher {
     fn write(&mut self, bytes: &[u8]) {

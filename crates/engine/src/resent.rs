@@ -11,12 +11,13 @@
 //!   client's calls push out; for [`AGE`] at least and twice that at most. See also [`CLIENTS_MAX`].
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tarn_base::mutant;
 use tarn_vfs::{ClientId, Sent};
+
+use crate::hash::SecretBuild;
 
 /// Calls of a client that are kept at least: some 300 KiB with as many before them.
 pub const KEPT: usize = 7 << 10;
@@ -30,46 +31,19 @@ pub const KEPT_OF_ALL: usize = 7 << 17;
 
 const SHARDS: usize = 16;
 
-/// Spreads names by a secret: they are hashes already, but of what clients choose.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spread(u64);
-
-impl BuildHasher for Spread {
-    type Hasher = Spread;
-
-    fn build_hasher(&self) -> Spread {
-        *self
-    }
-}
-
-impl Hasher for Spread {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, name: u64) {
-        let mixed = u128::from(self.0 ^ name) * u128::from(self.0.rotate_left(32) | 1);
-        self.0 = (mixed as u64) ^ ((mixed >> 64) as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// Names in two generations; the elder goes when the younger is full or old.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Names {
     /// Of calls that were answered after `since`.
-    latest: HashSet<u64, Spread>,
+    latest: HashSet<u64, SecretBuild>,
     /// And before.
-    before: HashSet<u64, Spread>,
+    before: HashSet<u64, SecretBuild>,
     since: Duration,
 }
 
 impl Names {
-    fn new(spread: Spread) -> Names {
-        let empty = || HashSet::with_hasher(spread);
+    fn new(build: SecretBuild) -> Names {
+        let empty = || HashSet::with_hasher(build);
         Names { latest: empty(), before: empty(), since: Duration::ZERO }
     }
 
@@ -115,14 +89,14 @@ pub struct Resent {
     shards: [Mutex<Shard>; SHARDS],
     /// By name: many clients, or one, fill all of them alike.
     all: [Mutex<Names>; SHARDS],
-    spread: Spread,
+    build: SecretBuild,
 }
 
 impl Resent {
     /// `secret`: nobody outside knows it.
     pub fn new(secret: u64) -> Resent {
-        let spread = Spread(secret);
-        Resent { shards: Default::default(), all: std::array::from_fn(|_| Mutex::new(Names::new(spread))), spread }
+        let build = SecretBuild::new(secret);
+        Resent { shards: Default::default(), all: std::array::from_fn(|_| Mutex::new(Names::new(build))), build }
     }
 
     fn shard(&self, client: ClientId) -> &Mutex<Shard> {
@@ -141,7 +115,7 @@ impl Resent {
         let shard = &mut *guard;
         shard.calls += 1;
         let client = shard.clients.entry(sent.client);
-        let client = client.or_insert_with(|| Client { names: Names::new(self.spread), called: 0 });
+        let client = client.or_insert_with(|| Client { names: Names::new(self.build), called: 0 });
         client.called = shard.calls;
         let before = client.names.len();
         client.names.note(sent.name, KEPT, now);
