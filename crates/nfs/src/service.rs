@@ -211,10 +211,10 @@ pub fn finish(called: Called, progress: Progress, out: &mut Writer, results: imp
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    struct Echo;
+    pub(crate) struct Echo;
 
     impl Program for Echo {
         fn number(&self) -> u32 {

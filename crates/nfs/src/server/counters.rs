@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::thread;
+use super::thread::{self, THREADS};
 use crate::service::{Called, Program, STATUS_REFUSED};
 
 /// Buckets of the latency histogram. Bucket `i` holds what took at most 2^i microseconds; the last, everything.
@@ -15,9 +15,6 @@ pub const LATENCY_BUCKETS: usize = 25;
 /// Statuses counted apart: 0 to 79, 10,000 to 10,014, refused before a status, and all others.
 const STATUS_SLOTS: usize = 97;
 const HIGH_STATUS: u32 = 10_000;
-
-/// Threads that count each for itself; those beyond do it together.
-const THREADS: usize = 64;
 
 /// A number that only grows.
 #[derive(Default)]
@@ -97,6 +94,7 @@ impl Counters {
 
     /// A call whose reply may leave now.
     pub fn count(&self, called: &Called, status: u32, elapsed: Duration) {
+        // Those beyond the last but one count together.
         let thread = thread::number();
         let alone = thread < THREADS - 1;
         let programs = self.threads[thread.min(THREADS - 1)].get_or_init(|| self.procedures());
@@ -170,9 +168,7 @@ fn bucket_of(elapsed: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::{CallContext, Progress};
-    use crate::wire::rpc::Call;
-    use crate::wire::xdr::Writer;
+    use crate::service::tests::Echo;
 
     #[test]
     fn statuses_keep_their_numbers() {
@@ -182,29 +178,9 @@ mod tests {
         assert_eq!(status_of(slot_of(9999)), u32::MAX - 1);
     }
 
-    struct Two;
-
-    impl Program for Two {
-        fn number(&self) -> u32 {
-            1
-        }
-        fn versions(&self) -> std::ops::RangeInclusive<u32> {
-            1..=1
-        }
-        fn name(&self) -> &'static str {
-            "two"
-        }
-        fn procedures(&self) -> &'static [&'static str] {
-            &["NULL", "", "ONE"]
-        }
-        fn call(&self, _: &CallContext<'_>, _: &Call<'_>, _: &mut Writer) -> Progress {
-            Progress::now(0)
-        }
-    }
-
     #[test]
     fn no_call_of_any_thread_is_missed() {
-        let program: &dyn Program = &Two;
+        let program: &dyn Program = &Echo;
         let counters = Counters::new([program]);
         let one = Called { xid: 0, program: Some(0), procedure: 2 };
         // More than have memory of their own, many of them at once.
@@ -214,8 +190,8 @@ mod tests {
             }
         });
         counters.count(&Called { procedure: 3, ..one }, 0, Duration::ZERO);
-        let [null, one] = &counters.snapshot()[..] else { panic!("two have names") };
-        assert_eq!((null.procedure, null.calls, one.procedure), ("NULL", 0, "ONE"));
+        let [echo, later, one] = &counters.snapshot()[..] else { panic!("three have names") };
+        assert_eq!((echo.calls, later.calls, one.procedure), (0, 0, "GARBAGE"));
         let each = 1000 * THREADS as u64;
         assert_eq!((one.calls, &one.statuses[..]), (2 * each, &[(0, each), (1, each)][..]));
         assert_eq!(one.latency_sum, Duration::from_micros(6 * each));

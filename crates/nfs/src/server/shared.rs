@@ -14,13 +14,10 @@ use tokio::sync::watch;
 
 use super::clients::{ClientInfo, Clients};
 use super::counters::Counters;
-use super::thread;
+use super::thread::{self, THREADS};
 use crate::service::{self, Called, Dispatched, Programs, Transport};
 use crate::wire::rpc::{self, AcceptStatus};
 use crate::wire::xdr::Writer;
-
-/// Threads that are told apart; those beyond share.
-const THREADS: usize = 64;
 
 /// Limits of a connection, and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]

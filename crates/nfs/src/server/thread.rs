@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Threads that are told apart; those beyond share.
+pub(super) const THREADS: usize = 64;
+
 thread_local! {
     static NUMBER: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
