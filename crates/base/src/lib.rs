@@ -9,6 +9,7 @@ pub mod ids;
 pub mod memory;
 pub mod mutant;
 pub mod pages;
+pub mod soon;
 pub mod time;
 pub mod turns;
 pub mod world;

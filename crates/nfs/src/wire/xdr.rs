@@ -204,6 +204,7 @@ impl Writer {
             if piece.len() < ATTACH_SIZE_MIN {
                 self.bytes.extend_from_slice(piece);
             } else {
+                tarn_base::soon::read(piece);
                 self.attached_size += piece.len();
                 self.attached.push((self.bytes.len(), std::mem::take(piece)));
             }
