@@ -3,6 +3,9 @@
 //! - It only fills caches; a read that finds nothing there works as without it.
 //! - It never runs for data that is dirty: that is in RAM or in the log.
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
 use parking_lot::Mutex;
 use tarn_vfs::Node;
 
@@ -27,29 +30,42 @@ struct Stream {
 /// Streams, and for each a word by which most others are told from it without looking at it.
 #[derive(Debug, Default)]
 struct Set {
-    /// 0: there is none.
-    words: [u32; STREAMS_OF_A_SET],
-    streams: [Stream; STREAMS_OF_A_SET],
+    /// 0: there is none. They change under the lock of the streams.
+    words: [AtomicU32; STREAMS_OF_A_SET],
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    places: [Stream; STREAMS_OF_A_SET],
     /// Where the next one comes, if all places are taken.
     next: usize,
 }
 
 impl Set {
-    /// The stream that goes on at `next`.
-    fn take(&mut self, word: u32, node: Node, next: u64) -> Option<Stream> {
-        let mut alike = (0..STREAMS_OF_A_SET).filter(|at| self.words[*at] == word);
-        let at = alike.find(|at| self.streams[*at].next == next && self.streams[*at].node == node)?;
-        self.words[at] = 0;
-        Some(self.streams[at])
+    fn find(&self, mut found: impl FnMut(usize, u32) -> bool) -> Option<usize> {
+        (0..STREAMS_OF_A_SET).find(|at| found(*at, self.words[*at].load(Relaxed)))
     }
 
-    fn put(&mut self, word: u32, stream: Stream) {
-        let at = self.words.iter().position(|word| *word == 0).unwrap_or_else(|| {
-            self.next = (self.next + 1) % STREAMS_OF_A_SET;
-            self.next
+    /// The stream that goes on at `next`.
+    fn take(&self, word: u32, node: Node, next: u64) -> Option<Stream> {
+        // As nearly always: there is none, which takes no lock. One that comes at this moment is missed, and begins again.
+        self.find(|_, held| held == word)?;
+        let streams = self.streams.lock();
+        let is_it = |stream: &Stream| stream.next == next && stream.node == node;
+        let at = self.find(|at, held| held == word && is_it(&streams.places[at]))?;
+        self.words[at].store(0, Relaxed);
+        Some(streams.places[at])
+    }
+
+    fn put(&self, word: u32, stream: Stream) {
+        let mut streams = self.streams.lock();
+        let at = self.find(|_, held| held == 0).unwrap_or_else(|| {
+            streams.next = (streams.next + 1) % STREAMS_OF_A_SET;
+            streams.next
         });
-        self.words[at] = word;
-        self.streams[at] = stream;
+        self.words[at].store(word, Relaxed);
+        streams.places[at] = stream;
     }
 }
 
@@ -58,7 +74,7 @@ impl Set {
 /// Every read looks here, most of them in vain, so a read looks at one small set of streams instead of at all.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    sets: [Mutex<Set>; SETS],
+    sets: [Set; SETS],
 }
 
 /// The set of a stream that goes on at `next`, and its word.
@@ -97,12 +113,12 @@ impl ReadAhead {
     /// The stream that goes on at `offset`.
     fn take(&self, node: Node, offset: u64) -> Option<Stream> {
         let (set, word) = place(node, offset);
-        self.sets[set].lock().take(word, node, offset)
+        self.sets[set].take(word, node, offset)
     }
 
     fn put(&self, stream: Stream) {
         let (set, word) = place(stream.node, stream.next);
-        self.sets[set].lock().put(word, stream);
+        self.sets[set].put(word, stream);
     }
 }
 
