@@ -286,7 +286,7 @@ impl Core {
 
     /// The end of a run: position, log, overlay.
     fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, marks: Marks) -> Result<Reply<T>, Need> {
-        if let Some(errno) = self.refuses_changes(&tx.entry.usage) {
+        if let Some(errno) = self.refuses_changes(tx.entry().map_or(&[], |entry| &entry.usage)) {
             return Ok(Err(Done::now(errno.into())));
         }
         let (settles, closing) = (tx.settles, tx.closing);

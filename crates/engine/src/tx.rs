@@ -116,16 +116,26 @@ impl Pins {
 /// Changed keys over stored ones; `None` is a removal.
 type Merged = BTreeMap<Key, Option<Bytes>>;
 
+/// What a run will change.
+#[derive(Debug, Default)]
+struct Made {
+    /// Its keys are in order, and few.
+    entry: Entry,
+    transitions: Vec<Transition>,
+    /// Waiting locks granted by this.
+    granted: Vec<LockInfo>,
+}
+
 /// One run.
 pub struct Tx<'a> {
     pub core: &'a Core,
     pub stack: Arc<Stack>,
     now: OnceCell<Time>,
-    pub need: Need,
+    /// Apart, as what it changes: most runs need nothing and change nothing.
+    need: Option<Box<Need>>,
+    made: Option<Box<Made>>,
     /// What must be durable before anybody is shown what was read.
     pub seen: Position,
-    /// What the run will change.
-    pub entry: Entry,
     /// The call was answered before: it may change nothing, unless it comes to the same.
     pub again: bool,
     /// The change is UNSTABLE data and its attributes: nobody needs to wait for it.
@@ -136,13 +146,8 @@ pub struct Tx<'a> {
     pub closing: bool,
     /// The number of the generation that must still be open at the commit.
     pub on_open: Option<u64>,
-    /// Waiting locks granted by this.
-    pub granted: Vec<LockInfo>,
     /// The table of locks, held from the decision to its application.
     table: Option<MutexGuard<'a, LockTable>>,
-    transitions: Vec<Transition>,
-    /// In order of key, and few.
-    changed: Vec<(Key, Option<Bytes>)>,
     pins: &'a Pins,
     locks: &'a LockSet,
 }
@@ -153,18 +158,15 @@ impl<'a> Tx<'a> {
             now: OnceCell::new(),
             core,
             stack,
-            need: Need::default(),
+            need: None,
+            made: None,
             seen: Position::ZERO,
-            entry: Entry::default(),
             again: false,
             unstable: false,
             settles: false,
             closing: false,
             on_open: None,
-            granted: Vec::new(),
             table: None,
-            transitions: Vec::new(),
-            changed: Vec::new(),
             pins,
             locks,
         }
@@ -184,10 +186,15 @@ impl<'a> Tx<'a> {
 
     // --- reading ---
 
+    /// What is to be fetched before the next run.
+    pub fn need(&mut self) -> &mut Need {
+        self.need.get_or_insert_default()
+    }
+
     /// The value of a key, if it is in RAM; else `Err` and it is noted.
     fn look(&mut self, key: &Key) -> Result<Option<Bytes>, ()> {
-        if let Ok(at) = self.change_of(key) {
-            return Ok(self.changed[at].1.clone());
+        if let Some(changed) = self.changed(key) {
+            return Ok(changed.clone());
         }
         if let Some(held) = self.stack.get(key) {
             self.seen = self.seen.max(held.barrier);
@@ -211,7 +218,7 @@ impl<'a> Tx<'a> {
         }
         if let Some(value) = self.pins.keys.get(key) {
             if self.replaced_since(key) {
-                self.need.stale = true;
+                self.need().stale = true;
                 return Err(());
             }
             return Ok(value.clone());
@@ -219,7 +226,7 @@ impl<'a> Tx<'a> {
         if self.core.caches.names.absent(key) {
             return Ok(None);
         }
-        self.need.keys.insert(*key);
+        self.need().keys.insert(*key);
         Err(())
     }
 
@@ -257,8 +264,8 @@ impl<'a> Tx<'a> {
             barrier = held.barrier;
             decoded = held.value.as_deref().map(&decode);
         };
-        if let Ok(at) = self.change_of(key) {
-            decoded = self.changed[at].1.as_deref().map(&decode);
+        if let Some(changed) = self.changed(key) {
+            decoded = changed.as_deref().map(&decode);
         } else if self.stack.see(key, waits) {
             self.seen = self.seen.max(barrier);
         } else if !fresh || self.pins.stack.as_ref().is_some_and(|then| then.get(key).is_some()) {
@@ -308,7 +315,7 @@ impl<'a> Tx<'a> {
             } else {
                 let kept = self.core.caches.listings.get(&range);
                 let Some((entries, end)) = kept.as_ref().and_then(|kept| kept.part(&range, limit + 1)) else {
-                    self.need.ranges.push((range, limit));
+                    self.need().ranges.push((range, limit));
                     return Err(Stop::Need);
                 };
                 until = end;
@@ -408,7 +415,7 @@ impl<'a> Tx<'a> {
             generations.any(|generation| generation.has_unlogged(volume, ino))
         };
         if !self.pins.settled && unsettled(&self.stack) {
-            self.need.settled = Some((volume, ino));
+            self.need().settled = Some((volume, ino));
             return Err(Stop::Need);
         }
         // Another may have brought it there just now.
@@ -425,7 +432,7 @@ impl<'a> Tx<'a> {
         if let Some(bytes) = self.pins.records.get(&name) {
             return Ok(bytes.clone());
         }
-        self.need.records.push((key, *pointer));
+        self.need().records.push((key, *pointer));
         Err(Stop::Need)
     }
 
@@ -434,7 +441,7 @@ impl<'a> Tx<'a> {
         match self.pins.logged.get(&place) {
             Some(bytes) => Ok(bytes.clone()),
             None => {
-                self.need.logged.push(place);
+                self.need().logged.push(place);
                 Err(Stop::Need)
             }
         }
@@ -452,17 +459,33 @@ impl<'a> Tx<'a> {
         self.change(key, None);
     }
 
-    /// Where the run's change of a key is, or would be.
+    /// What the run has made of a key, if it has changed it.
     #[inline]
-    fn change_of(&self, key: &Key) -> Result<usize, usize> {
-        self.changed.binary_search_by(|(held, _)| held.cmp(key))
+    fn changed(&self, key: &Key) -> Option<&Option<Bytes>> {
+        let keys = &self.made.as_ref()?.entry.keys;
+        let at = keys.binary_search_by(|(held, _)| held.cmp(key)).ok()?;
+        Some(&keys[at].1)
     }
 
     fn change(&mut self, key: Key, value: Option<Bytes>) {
-        match self.change_of(&key) {
-            Ok(at) => self.changed[at].1 = value,
-            Err(at) => self.changed.insert(at, (key, value)),
+        let keys = &mut self.entry_mut().keys;
+        match keys.binary_search_by(|(held, _)| held.cmp(&key)) {
+            Ok(at) => keys[at].1 = value,
+            Err(at) => keys.insert(at, (key, value)),
         }
+    }
+
+    fn made_mut(&mut self) -> &mut Made {
+        self.made.get_or_insert_default()
+    }
+
+    /// What the run will change.
+    pub fn entry(&self) -> Option<&Entry> {
+        self.made.as_ref().map(|made| &made.entry)
+    }
+
+    pub fn entry_mut(&mut self) -> &mut Entry {
+        &mut self.made_mut().entry
     }
 
     /// Puts a changed inode; its change counter becomes the entry's position.
@@ -477,17 +500,18 @@ impl<'a> Tx<'a> {
     }
 
     pub fn charge(&mut self, volume: VolumeId, bytes: i64, inodes: i64) {
-        match self.entry.usage.iter_mut().find(|held| held.0 == volume) {
+        let usage = &mut self.entry_mut().usage;
+        match usage.iter_mut().find(|held| held.0 == volume) {
             Some(held) => {
                 held.1 += bytes;
                 held.2 += inodes;
             }
-            None => self.entry.usage.push((volume, bytes, inodes)),
+            None => usage.push((volume, bytes, inodes)),
         }
     }
 
     pub fn write(&mut self, change: DataChange) {
-        self.entry.data.push(change);
+        self.entry_mut().data.push(change);
     }
 
     /// The table of locks, held to the end of the run.
@@ -500,29 +524,28 @@ impl<'a> Tx<'a> {
 
     /// Makes a decision about locks part of the entry.
     pub fn decide<T>(&mut self, decision: Decision<T>) -> T {
-        note_decision(&mut self.entry, &decision);
-        self.transitions.extend(decision.transitions);
-        self.granted.extend(decision.granted);
+        let made = self.made_mut();
+        note_decision(&mut made.entry, &decision);
+        made.transitions.extend(decision.transitions);
+        made.granted.extend(decision.granted);
         decision.value
     }
 
     /// Whether the run changes anything.
     pub fn changes(&self) -> bool {
-        !self.changed.is_empty()
-            || !self.entry.data.is_empty()
-            || !self.entry.session.is_empty()
-            || !self.entry.discards.is_empty()
+        self.entry().is_some_and(|entry| {
+            !entry.keys.is_empty() || !entry.data.is_empty() || !entry.session.is_empty() || !entry.discards.is_empty()
+        })
     }
 
     /// What a run that stopped is to be given: see [`Need`].
     pub fn into_need(self) -> Need {
-        Need { version: self.stack.version, ..self.need }
+        Need { version: self.stack.version, ..self.need.map(|need| *need).unwrap_or_default() }
     }
 
     /// The whole of what it changes, keys in order.
     pub fn into_parts(self) -> Parts<'a> {
-        let mut entry = self.entry;
-        entry.keys = self.changed;
+        let Made { entry, transitions, granted } = self.made.map(|made| *made).unwrap_or_default();
         debug_assert!(entry.keys.iter().all(|(key, _)| key.kind != Kind::Shard));
         Parts {
             entry,
@@ -530,8 +553,8 @@ impl<'a> Tx<'a> {
             unstable: self.unstable,
             on_open: self.on_open,
             table: self.table,
-            transitions: self.transitions,
-            granted: self.granted,
+            transitions,
+            granted,
         }
     }
 }

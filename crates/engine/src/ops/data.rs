@@ -156,7 +156,7 @@ fn cut(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode, cuts: Opti
     let gone = if whole { inode.records } else { tx.open_generation().charged(volume.id, ino, records.clone()) };
     inode.records = inode.records.saturating_sub(gone);
     tx.charge(volume.id, -((gone << inode.record_bits) as i64), 0);
-    tx.entry.discards.push((volume.id, ino, records));
+    tx.entry_mut().discards.push((volume.id, ino, records));
     let generation = inode.map_generation.checked_add(1).ok_or(Errno::FileTooBig)?;
     inode.map_generation = generation;
     if tx.is_open_only(inode) {
@@ -181,7 +181,7 @@ pub fn release_all(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &Inode) ->
         return Ok(());
     }
     tx.charge(volume.id, -((inode.records << inode.record_bits) as i64), 0);
-    tx.entry.discards.push((volume.id, ino, 0..u64::MAX));
+    tx.entry_mut().discards.push((volume.id, ino, 0..u64::MAX));
     if tx.is_open_only(inode) {
         return Ok(());
     }

@@ -107,7 +107,7 @@ impl Write {
         let unstable = self.stability == Stability::Unstable;
         let unlogged = unstable && tx.core.bypasses(&volume, self.node.ino, self.data.len());
         let kept = (unlogged || self.data.len() >= tx.core.config.kept_min).then(|| tx.core.log.hold(&self.data));
-        tx.entry.whole = kept.clone().unwrap_or_default();
+        tx.entry_mut().whole = kept.clone().unwrap_or_default();
         let mut taken = 0;
         for (record, start, end) in records_of(inode.record_bits, self.offset, len) {
             let part = (end - start) as usize;
