@@ -351,10 +351,17 @@ impl<'a> Tx<'a> {
     /// An inode that an entry names: it must be there.
     #[inline]
     pub fn inode(&mut self, volume: VolumeId, ino: Ino) -> Step<Inode> {
-        match self.find_inode(volume, ino)? {
-            Some(inode) => Ok(inode),
+        self.inode_as(volume, ino, |inode| inode)
+    }
+
+    /// As [`Tx::inode`]: what `take` takes of it, and no more of it is moved.
+    #[inline(always)]
+    pub fn inode_as<T>(&mut self, volume: VolumeId, ino: Ino, take: impl Fn(Inode) -> T) -> Step<T> {
+        let key = Key::inode(volume, ino);
+        match self.value(&key, |bytes| Inode::decode(bytes).map(&take))? {
+            Some(taken) => Ok(taken),
             None => {
-                self.core.damaged(&Key::inode(volume, ino), "an entry names an inode that is not there");
+                self.core.damaged(&key, "an entry names an inode that is not there");
                 Err(Errno::Io.into())
             }
         }
@@ -363,20 +370,30 @@ impl<'a> Tx<'a> {
     /// The inode a handle names, or [`Errno::Stale`].
     #[inline]
     pub fn node(&mut self, node: Node) -> Step<Inode> {
+        self.node_as(node, |inode| inode)
+    }
+
+    /// As [`Tx::node`]: what `take` takes of it, and no more of it is moved.
+    #[inline(always)]
+    pub fn node_as<T>(&mut self, node: Node, take: impl Fn(Inode) -> T) -> Step<T> {
         if node.epoch != 0 || !self.core.volumes.has(node.volume) {
             return Err(Errno::Stale.into());
         }
-        match self.find_inode(node.volume, node.ino)? {
-            Some(inode) if inode.generation.0 == node.generation => Ok(inode),
-            _ => Err(Errno::Stale.into()),
-        }
+        let is_it = |inode: &Inode| inode.generation.0 == node.generation;
+        let taken = |bytes: &[u8]| Inode::decode(bytes).map(|inode| is_it(&inode).then(|| take(inode)));
+        self.value(&Key::inode(node.volume, node.ino), taken)?.flatten().ok_or(Errno::Stale.into())
     }
 
     /// Whether the store's view cannot hold anything of this inode yet: neither the present one nor, for it is older,
     /// the one of what is pinned.
     pub fn is_fresh(&self, inode: &Inode) -> bool {
+        self.is_fresh_from(inode.generation)
+    }
+
+    /// As [`Tx::is_fresh`], of an inode created at `generation`.
+    pub fn is_fresh_from(&self, generation: Position) -> bool {
         let floor = self.stack.generations.last().map(|generation| generation.after);
-        inode.generation == Inode::PENDING || floor.is_some_and(|floor| inode.generation > floor)
+        generation == Inode::PENDING || floor.is_some_and(|floor| generation > floor)
     }
 
     /// The open generation. The run counts only if it is still open at the commit.
@@ -393,8 +410,8 @@ impl<'a> Tx<'a> {
     }
 
     /// Which pointers of the inode's map count; `None`: all.
-    pub fn cuts(&mut self, volume: VolumeId, ino: Ino, inode: &Inode) -> Step<Option<MapState>> {
-        if !inode.has_cuts {
+    pub fn cuts(&mut self, volume: VolumeId, ino: Ino, has_cuts: bool) -> Step<Option<MapState>> {
+        if !has_cuts {
             return Ok(None);
         }
         let key = Key::map(volume, ino);

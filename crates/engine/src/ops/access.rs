@@ -20,7 +20,7 @@ impl Operation for AccessCheck {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<(Access, Attr)> {
-        let attr = tx.node(self.node)?.attr(self.node.volume, self.node.ino);
+        let attr = tx.node_as(self.node, |inode| inode.attr(self.node.volume, self.node.ino))?;
         Ok((posix::access(&attr, &self.caller, self.want), attr))
     }
 }

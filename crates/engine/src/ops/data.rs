@@ -38,16 +38,17 @@ pub fn records_of(bits: u8, offset: u64, len: u64) -> impl Iterator<Item = (u64,
 
 /// Sets the access time of what was read and has these attributes, where it is due; never at the price of waiting for room in the
 /// log.
-pub fn touch(tx: &mut Tx<'_>, node: Node, inode: &mut Inode, attr: &mut Attr) -> Step<()> {
+pub fn touch(tx: &mut Tx<'_>, node: Node, attr: &mut Attr) -> Step<()> {
     let core = tx.core;
     let held_up = || core.log_is_filling() || core.overlay_is_full() || core.health.read_only.read().is_some();
     if !atime_due(attr, core.world.clock.now_about()) || held_up() {
         return Ok(());
     }
     tx.lock(node.volume, node.ino, true)?;
+    let mut inode = tx.node(node)?;
     inode.atime = tx.now();
     tx.unstable = true;
-    tx.put_inode_silently(node.volume, node.ino, inode);
+    tx.put_inode_silently(node.volume, node.ino, &inode);
     *attr = inode.attr(node.volume, node.ino);
     Ok(())
 }
@@ -114,7 +115,7 @@ pub fn set_size(tx: &mut Tx<'_>, volume: &Volume, ino: Ino, inode: &mut Inode, s
     if size >= old || inode.records == 0 {
         return Ok(());
     }
-    let cuts = tx.cuts(volume.id, ino, inode)?;
+    let cuts = tx.cuts(volume.id, ino, inode.has_cuts)?;
     let keep = size & (inode.record_size() - 1);
     if keep != 0 {
         let record = size >> inode.record_bits;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tarn_base::ids::Ino;
+use tarn_base::ids::{Ino, Position};
 use tarn_base::mutant;
 use tarn_vfs::posix::{entry_changed, may_search};
 use tarn_vfs::{Attr, Before, Caller, Change, Effect, Errno, FileType, Node};
@@ -54,19 +54,16 @@ impl Directory {
 
     /// A refusal that shows the directory as it was.
     pub fn refuse(&self, errno: Errno) -> Stop {
-        crate::run::refuse(errno, [self.unchanged(), Change::default()])
+        refuse(errno, &self.before)
     }
 
     pub fn unchanged(&self) -> Change {
-        Change { before: Some(Before::from(&self.before)), after: Some(self.before.clone()) }
+        unchanged(&self.before)
     }
 
     /// Adds the directory's attributes to a refusal that has none.
     pub fn explain<T>(&self, result: Step<T>) -> Step<T> {
-        result.map_err(|stop| match stop {
-            Stop::Refuse(failure) if failure.changes[0].after.is_none() => self.refuse(failure.errno),
-            other => other,
-        })
+        explain(result, &self.before)
     }
 
     fn bucket(&self, tx: &mut Tx<'_>, hash: u64) -> Step<Bucket> {
@@ -77,12 +74,6 @@ impl Directory {
     pub fn find(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<HashEntry>> {
         let hash = name_hash(&self.volume.record.name_secret, name);
         Ok(self.bucket(tx, hash)?.find(name).cloned())
-    }
-
-    /// The inode that `name` names.
-    pub fn find_ino(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<Ino>> {
-        let key = Key::entry_hash(self.volume.id, self.ino, name_hash(&self.volume.record.name_secret, name));
-        Ok(tx.value_of(&key, tx.is_fresh(&self.inode), |bytes| Bucket::ino_of(bytes, name))?.flatten())
     }
 
     /// Adds an entry that is not there.
@@ -133,6 +124,31 @@ impl Directory {
         tx.put_inode(self.volume.id, self.ino, &mut self.inode);
         Change { before: Some(Before::from(&self.before)), after: Some(self.inode.attr(self.volume.id, self.ino)) }
     }
+}
+
+fn unchanged(dir: &Attr) -> Change {
+    Change { before: Some(Before::from(dir)), after: Some(dir.clone()) }
+}
+
+fn refuse(errno: Errno, dir: &Attr) -> Stop {
+    crate::run::refuse(errno, [unchanged(dir), Change::default()])
+}
+
+/// As [`Directory::explain`], of a directory with these attributes.
+#[inline]
+pub fn explain<T>(result: Step<T>, dir: &Attr) -> Step<T> {
+    result.map_err(|stop| match stop {
+        Stop::Refuse(failure) if failure.changes[0].after.is_none() => refuse(failure.errno, dir),
+        other => other,
+    })
+}
+
+/// The inode that `name` names in `dir`.
+pub fn find_ino(tx: &mut Tx<'_>, dir: Node, name: &[u8]) -> Step<Option<Ino>> {
+    let volume = tx.volume(dir.volume)?;
+    let key = Key::entry_hash(dir.volume, dir.ino, name_hash(&volume.record.name_secret, name));
+    let fresh = tx.is_fresh_from(Position(dir.generation));
+    Ok(tx.value_of(&key, fresh, |bytes| Bucket::ino_of(bytes, name))?.flatten())
 }
 
 /// The cookie of a directory's next entry. Every lineage since its last one may have shown entries that are lost, so

@@ -19,6 +19,6 @@ impl Operation for GetAttr {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<Attr> {
-        Ok(tx.node(self.node)?.attr(self.node.volume, self.node.ino))
+        tx.node_as(self.node, |inode| inode.attr(self.node.volume, self.node.ino))
     }
 }

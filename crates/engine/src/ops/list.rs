@@ -34,14 +34,14 @@ impl Operation for List {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<ListReply> {
-        let mut dir = Directory::open(tx, self.dir, false)?;
+        let dir = Directory::open(tx, self.dir, false)?;
         if !permits(&dir.before, &self.caller, Rights::READ) {
             return Err(dir.refuse(Errno::Access));
         }
         let page = self.page(tx, &dir);
         let mut page = dir.explain(page)?;
         page.dir = dir.before;
-        touch(tx, self.dir, &mut dir.inode, &mut page.dir)?;
+        touch(tx, self.dir, &mut page.dir)?;
         Ok(page)
     }
 }

@@ -1,10 +1,12 @@
 //! The object that a name names.
 
 use smallvec::SmallVec;
+use tarn_base::ids::Ino;
 use tarn_vfs::name::{self, Name, Use};
-use tarn_vfs::{Attr, Caller, Errno, Node};
+use tarn_vfs::posix::may_search;
+use tarn_vfs::{Attr, Caller, Errno, FileType, Node};
 
-use super::directory::Directory;
+use super::directory;
 use crate::run::Operation;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Tx};
@@ -24,22 +26,28 @@ impl Operation for Lookup {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<(Attr, Attr)> {
-        let dir = Directory::open(tx, self.dir, false)?;
-        let found = self.find(tx, &dir);
-        Ok((dir.explain(found)?, dir.before))
+        let (volume, ino) = (self.dir.volume, self.dir.ino);
+        tx.lock(volume, ino, false)?;
+        // Of two inodes only this is needed, and everything else would be moved with them.
+        let (dir, parent) = tx.node_as(self.dir, |inode| (inode.attr(volume, ino), inode.parent))?;
+        let found = self.find(tx, &dir, parent);
+        Ok((directory::explain(found, &dir)?, dir))
     }
 }
 
 impl Lookup {
-    fn find(&self, tx: &mut Tx<'_>, dir: &Directory) -> Step<Attr> {
+    fn find(&self, tx: &mut Tx<'_>, dir: &Attr, parent: Ino) -> Step<Attr> {
+        if dir.kind != FileType::Directory {
+            return Err(Errno::NotDirectory.into());
+        }
         let name = name::check(&self.name, Use::Lookup)?;
-        dir.search(&self.caller)?;
+        may_search(dir, &self.caller)?;
         let volume = self.dir.volume;
         let ino = match name {
-            Name::Dot => return Ok(dir.before.clone()),
-            Name::DotDot => dir.inode.parent,
-            Name::Ordinary(name) => dir.find_ino(tx, name)?.ok_or(Errno::NotFound)?,
+            Name::Dot => return Ok(dir.clone()),
+            Name::DotDot => parent,
+            Name::Ordinary(name) => directory::find_ino(tx, dir.node, name)?.ok_or(Errno::NotFound)?,
         };
-        Ok(tx.inode(volume, ino)?.attr(volume, ino))
+        tx.inode_as(volume, ino, |inode| inode.attr(volume, ino))
     }
 }

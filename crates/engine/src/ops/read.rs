@@ -14,7 +14,7 @@ use crate::run::{Operation, refuse};
 use crate::segments::flight::Name;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Stop, Tx};
-use crate::value::{Inode, MapState};
+use crate::value::{Layout, MapState};
 
 static ZEROS: [u8; IO_SIZE_MAX as usize] = [0; IO_SIZE_MAX as usize];
 
@@ -33,15 +33,15 @@ impl Operation for Read {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<ReadReply> {
-        let mut inode = tx.node(self.node)?;
-        let mut attr = inode.attr(self.node.volume, self.node.ino);
+        let (volume, ino) = (self.node.volume, self.node.ino);
+        let (mut attr, layout) = tx.node_as(self.node, |inode| (inode.attr(volume, ino), inode.layout()))?;
         if let Err(errno) = check_read(&attr, &self.caller) {
             return Err(refuse(errno, [Change { before: None, after: Some(attr) }, Change::default()]));
         }
-        let count = u64::from(self.count.min(IO_SIZE_MAX)).min(inode.size.saturating_sub(self.offset));
-        let data = if count == 0 { SmallVec::new() } else { self.pieces(tx, &inode, count)? };
-        let eof = self.offset.saturating_add(count) >= inode.size;
-        data::touch(tx, self.node, &mut inode, &mut attr)?;
+        let count = u64::from(self.count.min(IO_SIZE_MAX)).min(attr.size.saturating_sub(self.offset));
+        let data = if count == 0 { SmallVec::new() } else { self.pieces(tx, layout, count)? };
+        let eof = self.offset.saturating_add(count) >= attr.size;
+        data::touch(tx, self.node, &mut attr)?;
         Ok(ReadReply { data, eof, attr })
     }
 }
@@ -58,12 +58,12 @@ struct Pieces {
 
 impl Read {
     /// The bytes, of which there are so many.
-    pub(super) fn pieces(&self, tx: &mut Tx<'_>, inode: &Inode, count: u64) -> Step<SmallVec<[Bytes; 2]>> {
-        let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
+    pub(super) fn pieces(&self, tx: &mut Tx<'_>, layout: Layout, count: u64) -> Step<SmallVec<[Bytes; 2]>> {
+        let cuts = tx.cuts(self.node.volume, self.node.ino, layout.has_cuts)?;
         let mut out = Pieces::default();
         let mut missing = false;
-        for part in records_of(inode.record_bits, self.offset, count) {
-            match self.record(tx, inode, cuts.as_ref(), part, &mut out) {
+        for part in records_of(layout.record_bits, self.offset, count) {
+            match self.record(tx, layout, cuts.as_ref(), part, &mut out) {
                 // Go on, so that one fetch brings all that is missing.
                 Err(Stop::Need) => missing = true,
                 other => other?,
@@ -86,7 +86,7 @@ impl Read {
     fn record(
         &self,
         tx: &mut Tx<'_>,
-        inode: &Inode,
+        layout: Layout,
         cuts: Option<&MapState>,
         (record, start, end): (u64, u32, u32),
         out: &mut Pieces,
@@ -113,8 +113,11 @@ impl Read {
             }
         }
         if !gaps.is_empty() {
-            let pointer =
-                if tx.is_fresh(inode) { None } else { data::pointer(tx, self.node.volume, self.node.ino, record)? };
+            let pointer = if tx.is_fresh_from(layout.generation) {
+                None
+            } else {
+                data::pointer(tx, self.node.volume, self.node.ino, record)?
+            };
             let stored = match pointer.filter(|pointer| counts(pointer.generation)) {
                 Some(pointer) => self.stored(tx, record, &pointer, &gaps, out)?,
                 None => Bytes::new(),

@@ -20,12 +20,12 @@ impl Operation for ReadLink {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Step<(Bytes, Attr)> {
-        let mut inode = tx.node(self.node)?;
+        let inode = tx.node(self.node)?;
         let mut attr = inode.attr(self.node.volume, self.node.ino);
         if inode.kind != FileType::Symlink {
             return Err(refuse(Errno::Invalid, [Change { before: None, after: Some(attr) }, Change::default()]));
         }
-        touch(tx, self.node, &mut inode, &mut attr)?;
+        touch(tx, self.node, &mut attr)?;
         Ok((inode.target, attr))
     }
 }

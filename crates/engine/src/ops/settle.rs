@@ -40,7 +40,7 @@ impl Operation for Settle {
         let Some(inode) = tx.find_inode(self.volume, self.ino)? else { return Ok(None) };
         (tx.settles, tx.closing) = (true, self.closing);
         let (mut bytes_taken, mut extents) = (0, 0);
-        let cuts = tx.cuts(self.volume, self.ino, &inode)?;
+        let cuts = tx.cuts(self.volume, self.ino, inode.has_cuts)?;
         let stack = tx.stack.clone();
         for record in &self.records {
             let key = (self.volume, self.ino, *record);

@@ -66,7 +66,7 @@ impl Write {
         }
         let read = Read { caller: self.caller.clone(), node: self.node, offset: self.offset, count: len as u32 };
         let mut taken = 0;
-        let pieces = read.pieces(tx, inode, len as u64)?;
+        let pieces = read.pieces(tx, inode.layout(), len as u64)?;
         Ok(pieces.iter().all(|piece| {
             let same = self.data[taken..].starts_with(piece);
             taken += piece.len();
@@ -103,7 +103,7 @@ impl Write {
             return Ok(());
         }
         allowed?;
-        let cuts = tx.cuts(self.node.volume, self.node.ino, inode)?;
+        let cuts = tx.cuts(self.node.volume, self.node.ino, inode.has_cuts)?;
         let unstable = self.stability == Stability::Unstable;
         let unlogged = unstable && tx.core.bypasses(&volume, self.node.ino, self.data.len());
         let kept = (unlogged || self.data.len() >= tx.core.config.kept_min).then(|| tx.core.log.hold(&self.data));

@@ -54,6 +54,15 @@ pub struct Inode {
     pub target: Bytes,
 }
 
+/// What finds a file's bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Position of the creation.
+    pub generation: Position,
+    pub record_bits: u8,
+    pub has_cuts: bool,
+}
+
 impl Inode {
     /// Stands for "the position of the entry that carries this" until there is one.
     pub const PENDING: Position = Position(u64::MAX);
@@ -166,6 +175,10 @@ impl Inode {
 
     pub fn record_size(&self) -> u64 {
         1 << self.record_bits
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout { generation: self.generation, record_bits: self.record_bits, has_cuts: self.has_cuts }
     }
 
     /// The attributes as front ends see them.

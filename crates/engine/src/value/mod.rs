@@ -13,7 +13,7 @@ pub(crate) mod volume;
 
 pub use count::CountRecord;
 pub use directory::{Bucket, CookieEntry, HashEntry};
-pub use inode::Inode;
+pub use inode::{Inode, Layout};
 pub use map::{Cut, MapState};
 pub use shard::{NotifyRecord, SaltRecord, ShardState, Usage};
 pub use volume::VolumeRecord;
