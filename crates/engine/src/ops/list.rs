@@ -60,7 +60,9 @@ impl List {
         let from = Key::entry_cookie(volume, dir.ino, first);
         let to = Key::entry_cookie(volume, dir.ino, u64::MAX);
         if first < u64::MAX {
-            tx.need().attrs = self.request.attrs;
+            if self.request.attrs {
+                tx.need().attrs = true;
+            }
             let (entries, all) = tx.scan(from..to, self.guess(), tx.is_fresh(&dir.inode))?;
             page.reply.eof = all;
             for (key, value) in entries {
