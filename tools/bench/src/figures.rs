@@ -55,7 +55,7 @@ pub fn measure(sites: &mut [Site], rounds: Rounds, tell: &mut dyn FnMut(&[Row]))
         let mut of_shape = compare(&mut taking, shape, rounds, None)?;
         if shape.operation.is_looking() && shape.connections > 1 {
             let paces: Vec<f64> = of_shape.iter().map(|row| row.seen.rate / 2.0).collect();
-            of_shape.extend(compare(&mut taking, Shape { half: true, ..shape }, rounds, Some(&paces))?);
+            of_shape.extend(compare(&mut taking, Shape { half: true, ..shape }, at_half_load(rounds), Some(&paces))?);
         }
         tell(&of_shape);
         rows.extend(of_shape);
@@ -63,12 +63,26 @@ pub fn measure(sites: &mut [Site], rounds: Rounds, tell: &mut dyn FnMut(&[Row]))
     Ok(rows)
 }
 
+/// More rounds than of a closed loop: where the machine stands still for a hundredth of one, the 99th percentile is that.
+fn at_half_load(rounds: Rounds) -> Rounds {
+    Rounds { count: rounds.count * 2 + 1, ..rounds }
+}
+
 /// Said where the machine had other work before the measurement began.
 const SHARED: &str = "The machine was shared with other work (load average above): rates and latencies carry that, and \
     where core is far above process a row was disturbed; process us/op and the last column move least.\n";
 
+/// What the machine did besides.
+#[derive(Clone, Copy, Debug)]
+pub struct Around {
+    /// Load average before and after.
+    pub loads: (f64, f64),
+    /// Share of the busy time that the host took.
+    pub stolen: f64,
+}
+
 /// The whole text: how it was measured, what is durable, the table.
-pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: (f64, f64), rows: &[Row]) -> String {
+pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around: &Around, rows: &[Row]) -> String {
     let (disk, ceiling) = alone;
     let ceiling = match ceiling {
         Some(rate) => format!("The generator's ceiling: {rate:.0} GETATTR/s at 8 x 16 against the null server.\n"),
@@ -78,15 +92,18 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: 
         sites.iter().map(|site| format!("- {}: {}\n", site.target.name, site.target.durability)).collect();
     let pinned = sites.iter().all(|site| site.meter.core.is_some());
     format!(
-        "Machine: {}; load average {:.2} before and {:.2} after, the measurement included.\n\
-         Medians of {} rounds of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
+        "Machine: {}; load average {:.2} before and {:.2} after, the measurement included; the host took {:.2} % of the \
+         time that its cores were busy.\n\
+         Medians of {} rounds (at half load {}) of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
          {} MiB and ends with the last COMMIT's reply. {} {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
          over a file written before {:.0} MiB/s.\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
-        loads.0,
-        loads.1,
+        around.loads.0,
+        around.loads.1,
+        around.stolen * 100.0,
         rounds.count,
+        at_half_load(rounds).count,
         rounds.length.as_secs_f64(),
         rounds.warm_up.as_secs_f64(),
         rounds.bytes >> 20,
@@ -95,7 +112,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), loads: 
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
         crate::servers::group::words(),
-        if loads.0 > 1.0 { SHARED } else { "" },
+        if around.loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),
     )
 }

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tarn_bench::compare::{Rounds, Shape, compare};
 use tarn_bench::fairness::{self, Beside, Seen, Stand};
+use tarn_bench::figures::Around;
 use tarn_bench::load::{Operation, Site, not_negative, positive, shape};
+use tarn_bench::measure::machine::Ticks;
 use tarn_bench::measure::{RealTime, cpu, disk, machine};
 use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, left, null, space, tarn};
@@ -309,7 +311,7 @@ fn document(path: &Path, text: &str) -> Outcome<String> {
 fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()> {
     into.map(|path| document(path, "")).transpose()?;
     servers.enter()?;
-    let before = machine::load_average();
+    let (before, ticks) = (machine::load_average(), Ticks::now());
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
     let mut sites = prepare(running.targets())?;
@@ -318,8 +320,8 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
         eprintln!("the generator makes {rate:.0} GETATTR/s, {:.0} are needed", figures::CEILING_MIN);
     }
     let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
-    let loads = (before, machine::load_average());
-    let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), loads, &rows));
+    let around = Around { loads: (before, machine::load_average()), stolen: Ticks::now().stolen_since(&ticks) };
+    let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), &around, &rows));
     clean(sites)?;
     let text = text?;
     println!("{text}");
