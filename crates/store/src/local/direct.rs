@@ -5,6 +5,8 @@
 //! - It goes in small pieces, one after another: a disk does not let the log's writes overtake what it has been given, and
 //!   whoever waits for the log waits for that too.
 //! - Blocks that are whole go directly; the end, and everything where the file system cannot do so, goes as usual.
+//! - A file system in memory (tmpfs) has no disk to spare: there all goes in one piece. It says that it writes directly, but
+//!   copies into pages of up to 2 MiB, and clears what a smaller piece leaves of one.
 //! - Nothing is durable before the caller's fsync, either way.
 
 use std::fs::File;
@@ -20,10 +22,12 @@ const ALIGN: usize = 4096;
 /// Bytes of one write. With whole objects or 1 MiB, 4 KiB FILE_SYNC writes beside a stream waited twice as long at the 99th
 /// percentile; with half of this no less.
 const PIECE: usize = 256 << 10;
+/// The type of tmpfs, as statfs(2) has it.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// Appends all of `bytes` to an empty file.
 pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() < LARGE || set(file, OFlags::DIRECT).is_err() {
+    if bytes.len() < LARGE || is_in_memory(file) || set(file, OFlags::DIRECT).is_err() {
         return file.write_all(bytes);
     }
     let whole = bytes.len() - bytes.len() % ALIGN;
@@ -34,6 +38,10 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     // Also where the disk wants larger blocks than ours: that shows at the first write.
     set(file, OFlags::empty())?;
     file.write_all(&bytes[written?..])
+}
+
+fn is_in_memory(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS)
 }
 
 fn set(file: &File, direct: OFlags) -> Result<(), Errno> {
@@ -83,12 +91,19 @@ mod tests {
 
     #[test]
     fn a_file_holds_what_was_written_however_long_it_is_and_wherever_it_lay() {
-        let directory = tempfile::tempdir().unwrap();
+        // Where there is a file system in memory, on that too.
+        let memory = tempfile::tempdir_in("/dev/shm").ok();
+        for directory in [tempfile::tempdir().ok(), memory].into_iter().flatten() {
+            written_as_read(directory.path());
+        }
+    }
+
+    fn written_as_read(directory: &std::path::Path) {
         let memory: Vec<u8> = (0..(3 << 20) + 9000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for len in [0, 1, 4095, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE + 4095, 3 * LARGE + 4096] {
             // Aligned in the last case, so that both ways are gone.
             for from in [0, 1, 512, memory.as_ptr().align_offset(ALIGN)] {
-                let path = directory.path().join(format!("{len} from {from}"));
+                let path = directory.join(format!("{len} from {from}"));
                 let bytes = &memory[from..from + len];
                 let mut file = File::create_new(&path).unwrap();
                 write(&mut file, bytes).unwrap();
