@@ -54,7 +54,7 @@ pub struct SlateOptions {
     pub cache_bytes: u64,
     /// How long a commit, an opening or a close may take before it counts as failed.
     pub patience: Duration,
-    /// What merges tables; `None`: whoever opens.
+    /// What merges tables; `None`: bulk work, as all else that SlateDB does by itself.
     pub merging: Option<Handle>,
 }
 
@@ -256,21 +256,12 @@ impl SlateOpener {
             .with_seed(self.world.random_u64())
             .build();
         let opened = within(&self.world, self.options.patience, beside(&self.world, build)).await;
-        let db = match opened {
-            Some(Ok(Ok(db))) => db,
-            Some(Ok(Err(error))) => {
-                bridge.cut();
-                return Err(error::of_opening(&error));
-            }
-            Some(Err(Canceled)) => {
-                bridge.cut();
-                return Err(MetaError::Unavailable("opening ended before it was done".to_owned()));
-            }
-            None => {
-                bridge.cut();
-                return Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience)));
-            }
+        let opened = match opened {
+            Some(Ok(built)) => built.map_err(|error| error::of_opening(&error)),
+            Some(Err(Canceled)) => Err(MetaError::Unavailable("opening ended before it was done".to_owned())),
+            None => Err(MetaError::Unavailable(format!("opening took over {:?}", self.options.patience))),
         };
+        let db = opened.inspect_err(|_| bridge.cut())?;
         let opened = Arc::new(Opened { db, bridge });
         // Whoever it was taken from may have written until it was, with a clock ahead of this one.
         clock.never_before(self.written_until(&opened.bridge).await?);
@@ -327,7 +318,7 @@ async fn within<T>(world: &World, patience: Duration, future: impl Future<Output
 }
 
 /// What becomes of `future` as bulk work, and whatever it starts with it: SlateDB's tasks live where it is opened, and those
-/// that fill and flush a table of 30,000 keys take 40 ms of a core, which calls wait for where they have an ordinary claim.
+/// that fill and flush a table take 40 to 80 ms of a core, which calls wait for where they have an ordinary claim.
 /// It ends when nobody waits for it any more.
 async fn beside<T: Send + 'static>(
     world: &World,

@@ -94,8 +94,8 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
     format!(
         "Machine: {}; load average {:.2} before and {:.2} after, the measurement included; the host took {:.2} % of the \
          time that its cores were busy.\n\
-         Medians of {} rounds (at half load {}) of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of 1 MiB writes moves \
-         {} MiB and ends with the last COMMIT's reply. {} {}\n\
+         Medians of {} rounds (at half load {}) of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of \
+         1 MiB writes moves {} MiB and ends with the last COMMIT's reply. {} {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
          over a file written before {:.0} MiB/s.\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),

@@ -9,7 +9,7 @@ use tarn_bench::compare::{Rounds, Shape, compare};
 use tarn_bench::fairness::{self, Beside, Seen, Stand};
 use tarn_bench::figures::Around;
 use tarn_bench::load::{Operation, Site, not_negative, positive, shape};
-use tarn_bench::measure::machine::Ticks;
+use tarn_bench::measure::cpu::Ticks;
 use tarn_bench::measure::{RealTime, cpu, disk, machine};
 use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, left, null, space, tarn};

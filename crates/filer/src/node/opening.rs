@@ -40,7 +40,7 @@ pub struct Opening {
 
 /// Finds the key, makes what is missing, and opens or creates the engine.
 ///
-/// `merging` merges the metadata's tables; `None`: whoever opens. `wake` is called when the log is to be flushed.
+/// `merging` merges the metadata's tables; `None`: bulk work. `wake` is called when the log is to be flushed.
 pub async fn open(
     settings: &Settings,
     judged: Judged,

@@ -73,7 +73,7 @@ fn background(cores: usize) -> Outcome<Runtime> {
         .map_err(|error| Stop::Internal(format!("the background runtime cannot start: {error}")))
 }
 
-/// The runtime for work on much data that no call waits for: checkpoints, collection, commands. Its threads give way
+/// The runtime for work on much data that no call waits for: checkpoints, the metadata's tables, collection, commands. Its threads give way
 /// to all others of the process; when nothing else wants the cores, they have them. A PUT into a directory holds a thread while
 /// the disk works: beside who packs on one core there are as many for PUTs as a disk needs to be busy.
 fn bulk(cores: usize) -> Outcome<Runtime> {

@@ -61,13 +61,37 @@ fn process_time(stat: &str) -> Option<Duration> {
     Some(TICK * ticks)
 }
 
-/// Everything but idle and waiting for a disk.
 fn core_time(stat: &str, core: usize) -> Option<Duration> {
-    let name = format!("cpu{core}");
-    let line = stat.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '))?;
-    let fields: Vec<u32> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, _idle, _wait, interrupts, soft, steal, ..] = fields[..] else { return None };
-    Some(TICK * (user + nice + system + interrupts + soft + steal))
+    Some(TICK * Ticks::of(stat, &format!("cpu{core}"))?.busy)
+}
+
+/// Ticks of a core, or of all together, since the machine began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ticks {
+    /// Everything but idle and waiting for a disk.
+    busy: u32,
+    /// Of these, the host ran something else (steal).
+    stolen: u32,
+}
+
+impl Ticks {
+    /// Of all cores.
+    pub fn now() -> Ticks {
+        Ticks::of(&fs::read_to_string("/proc/stat").unwrap_or_default(), "cpu").unwrap_or_default()
+    }
+
+    fn of(stat: &str, name: &str) -> Option<Ticks> {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        let fields: Vec<u32> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+        let [user, nice, system, _idle, _wait, interrupts, soft, stolen, ..] = fields[..] else { return None };
+        Some(Ticks { busy: user + nice + system + interrupts + soft + stolen, stolen })
+    }
+
+    /// What share of the busy time since `before` the host took.
+    pub fn stolen_since(&self, before: &Ticks) -> f64 {
+        let less = |now: u32, then: u32| f64::from(now.saturating_sub(then));
+        less(self.stolen, before.stolen) / less(self.busy, before.busy).max(1.0)
+    }
 }
 
 /// Keeps this thread, and what it starts from now on, on one core.
@@ -111,6 +135,14 @@ mod tests {
         assert_eq!(core_time(stat, 0), Some(TICK * 21));
         assert_eq!(core_time(stat, 10), Some(TICK * 7));
         assert_eq!(core_time(stat, 1), None);
+    }
+
+    #[test]
+    fn what_the_host_takes_is_a_share_of_what_was_busy() {
+        let before = Ticks::of("cpu  10 0 10 900 50 0 0 5 0 0\ncpu0 1 2 3\n", "cpu").unwrap();
+        let after = Ticks::of("cpu  60 20 20 1900 90 4 6 15 0 0\n", "cpu").unwrap();
+        assert_eq!(after.stolen_since(&before), 10.0 / 100.0);
+        assert_eq!(before.stolen_since(&after), 0.0);
     }
 
     #[test]
