@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tarn_base::time::Time;
-use tarn_base::world::{BoxFuture, Clock, World};
+use tarn_base::world::{BoxFuture, Clock, Spawn, World};
 use tarn_meta::slate::{SlateOpener, SlateOptions};
 use tarn_meta::{Batch, MetaError, MetaOpener, MetaStore};
 use tarn_store::fault::{Effect, Fault, FaultStore};
@@ -49,6 +49,32 @@ async fn commit_once(opener: &SlateOpener, batch: Batch) {
 async fn names(store: &dyn Store, part: &str) -> Vec<String> {
     let listed = store.list("shard/meta/").await.unwrap();
     listed.into_iter().map(|info| info.name).filter(|name| name.contains(part)).collect()
+}
+
+/// Bulk work on a runtime of its own.
+struct Apart(tokio::runtime::Handle);
+
+impl Spawn for Apart {
+    fn spawn(&self, _: &'static str, task: BoxFuture<()>) {
+        tokio::spawn(task);
+    }
+    fn spawn_bulk(&self, _: &'static str, task: BoxFuture<()>) {
+        self.0.spawn(task);
+    }
+}
+
+#[test]
+fn whatever_slatedb_does_by_itself_is_bulk_work() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (ordinary, bulk) = (runtime(), runtime());
+    let world = World { spawn: Arc::new(Apart(bulk.handle().clone())), ..support::world(21) };
+    ordinary.block_on(async {
+        let meta = opener(memory(&world), &world).open().await.unwrap();
+        meta.commit(batch(3, b"value")).await.unwrap();
+        assert!(bulk.metrics().num_alive_tasks() > 0, "what fills and flushes tables lives there");
+        assert_eq!(ordinary.metrics().num_alive_tasks(), 0, "nothing of it lives where it was opened");
+        meta.close().await.unwrap();
+    });
 }
 
 #[tokio::test]
