@@ -86,6 +86,19 @@ pub struct PinnedRange {
     pub until: Option<Key>,
 }
 
+impl PinnedRange {
+    /// As [`Listing::part`](crate::listings::Listing::part), of a range that may begin within this one.
+    fn part(&self, range: &Range<Key>, limit: usize) -> Option<(Vec<(Key, Bytes)>, Option<Key>)> {
+        let reaches = self.until.is_none_or(|until| until > range.start);
+        if range.start < self.range.start || range.end != self.range.end || !reaches {
+            return None;
+        }
+        let mut entries = self.entries.range(range.clone());
+        let part = entries.by_ref().take(limit).map(|(key, value)| (*key, value.clone())).collect();
+        Some((part, entries.next().map(|(key, _)| *key).or(self.until)))
+    }
+}
+
 /// What was fetched for an operation, with the moment it belongs to.
 #[derive(Debug, Default)]
 pub struct Pins {
@@ -112,6 +125,9 @@ impl Pins {
         })
     }
 }
+
+/// Most keys that are fetched at once to find what was not removed.
+const FETCH_MAX: usize = 64 << 10;
 
 /// Changed keys over stored ones; `None` is a removal.
 type Merged = BTreeMap<Key, Option<Bytes>>;
@@ -287,8 +303,9 @@ impl<'a> Tx<'a> {
     pub fn scan(&mut self, range: Range<Key>, limit: usize, fresh: bool) -> Step<(Vec<(Key, Bytes)>, bool)> {
         let mut out = Vec::new();
         let mut from = range.start;
+        let mut fetch = limit;
         loop {
-            let (merged, until) = self.scan_part(from..range.end, limit, fresh)?;
+            let (merged, until) = self.scan_part(from..range.end, limit, fetch, fresh)?;
             out.extend(merged.into_iter().filter_map(|(key, value)| Some((key, value?))));
             if out.len() > limit {
                 out.truncate(limit);
@@ -297,25 +314,26 @@ impl<'a> Tx<'a> {
             match until {
                 None => return Ok((out, true)),
                 Some(_) if out.len() == limit => return Ok((out, false)),
-                // Much of it was removed: go on behind it.
-                Some(until) => from = until,
+                // Much of it was removed: go on behind it, with more at once, or whoever removes may be faster.
+                Some(until) => (from, fetch) = (until, (2 * fetch).min(FETCH_MAX.max(limit))),
             }
         }
     }
 
-    /// The beginning of `range` with removals, and where it ends if that is before the range does.
-    fn scan_part(&mut self, range: Range<Key>, limit: usize, fresh: bool) -> Step<(Merged, Option<Key>)> {
+    /// The beginning of `range` with removals, and where it ends if that is before the range does. `fetch`: how many are
+    /// asked of the store if it is to be asked.
+    fn scan_part(&mut self, range: Range<Key>, limit: usize, fetch: usize, fresh: bool) -> Step<(Merged, Option<Key>)> {
         let mut merged = Merged::new();
         let mut until = None;
         if !fresh {
             let pins = self.pins;
-            if let Some(page) = pins.ranges.iter().find(|page| page.range == range) {
-                until = page.until;
-                merged.extend(page.entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
+            if let Some((entries, end)) = pins.ranges.iter().find_map(|page| page.part(&range, limit + 1)) {
+                until = end;
+                merged.extend(entries.into_iter().map(|(key, value)| (key, Some(value))));
             } else {
                 let kept = self.core.caches.listings.get(&range);
                 let Some((entries, end)) = kept.as_ref().and_then(|kept| kept.part(&range, limit + 1)) else {
-                    self.need().ranges.push((range, limit));
+                    self.need().ranges.push((range, fetch));
                     return Err(Stop::Need);
                 };
                 until = end;

@@ -51,6 +51,8 @@ struct State {
     hook: Option<CommitHook>,
     /// When the oldest living checkpoint was made.
     checkpoint: Option<i64>,
+    /// How often a range was read.
+    scans: u64,
 }
 
 /// The durable state; its clones are the same disk.
@@ -82,6 +84,11 @@ impl MemDisk {
     pub fn end_opened(&self) {
         let mut state = self.0.lock();
         state.ended = state.epoch;
+    }
+
+    /// How often a range was read.
+    pub fn scans(&self) -> u64 {
+        self.0.lock().scans
     }
 
     /// Everything committed, in order of key; for checkers.
@@ -304,8 +311,9 @@ impl MetaView for MemView {
         if from >= to {
             return Ok(page);
         }
-        let state = self.disk.0.lock();
+        let mut state = self.disk.0.lock();
         state.alive(self.epoch)?;
+        state.scans += 1;
         let bounds = (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to));
         for (key, versions) in state.entries.range::<[u8], _>(bounds) {
             let Some(value) = at(versions, self.batch) else {

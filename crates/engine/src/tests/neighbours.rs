@@ -57,6 +57,50 @@ async fn the_inodes_of_a_stretch_come_together_and_are_the_present() {
     assert_eq!(found.value.0.mode, 0o600, "what lies over the store counts");
 }
 
+/// Many more names than a page asks the store for were there and are removed again: what is left behind them is found at once,
+/// while whoever removes goes on.
+#[tokio::test]
+async fn a_page_behind_many_removed_names_asks_the_store_seldom() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    make(&engine, "first").await;
+    let engine = reopened(&rig, &engine).await;
+    for number in 0..3000 {
+        let name = format!("file {number}");
+        make(&engine, &name).await;
+        engine.remove(&Caller::root(), root(&engine), name.as_bytes()).await.expect("it is there");
+    }
+    make(&engine, "last").await;
+    let mut after = 0;
+    let mut names = Vec::new();
+    let before = rig.disk.scans();
+    loop {
+        let request = ListRequest { after, entries_max: 10, bytes_max: 512, entry_overhead: 24, attrs: false };
+        let page = engine.list(&Caller::root(), root(&engine), request).await.expect("a directory").value;
+        names.extend(page.entries.iter().map(|entry| entry.name.clone()));
+        after = page.entries.last().map_or(after, |entry| entry.cookie);
+        if page.eof {
+            break;
+        }
+    }
+    assert_eq!(names, [&b"."[..], b"..", b"first", b"last"]);
+    assert!(rig.disk.scans() - before <= 2, "{} scans", rig.disk.scans() - before);
+    // What the store still has of them is asked for in ever larger parts.
+    let names: Vec<String> = (0..3000).map(|number| format!("again {number}")).collect();
+    for name in &names {
+        make(&engine, name).await;
+    }
+    let engine = reopened(&rig, &engine).await;
+    for name in &names {
+        engine.remove(&Caller::root(), root(&engine), name.as_bytes()).await.expect("it is there");
+    }
+    let before = rig.disk.scans();
+    let request = ListRequest { after: 0, entries_max: 10, bytes_max: 512, entry_overhead: 24, attrs: false };
+    let page = engine.list(&Caller::root(), root(&engine), request).await.expect("a directory").value;
+    assert_eq!(page.entries.len(), 4);
+    assert!(rig.disk.scans() - before <= 10, "{} scans", rig.disk.scans() - before);
+}
+
 #[tokio::test]
 async fn names_that_were_listed_are_found_without_the_store_and_are_the_present() {
     let rig = Rig::new();
