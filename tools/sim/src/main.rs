@@ -137,68 +137,122 @@ fn conclude(told: &Told, run: &Run) {
 }
 
 /// Runs many histories; true if something is wrong with one of them.
+///
+/// What a short run has not met may be chance: it goes on to [`LONGER`] times as many histories before that is said.
 fn many(run: &Run) -> bool {
-    let start = run.start.unwrap_or_else(fresh);
     let most = run.most();
+    let many = Many::new(run);
     match run.seeds.is_none() && run.budget_seconds.is_some() {
-        true => println!("seeds from {start} on"),
-        false => println!("seeds {start} to {}", start.wrapping_add(most).wrapping_sub(1)),
+        true => println!("seeds from {} on", many.start),
+        false => println!("seeds {} to {}", many.start, many.start.wrapping_add(most).wrapping_sub(1)),
     }
-    let begun = Instant::now();
-    let budget = run.budget_seconds.map(Duration::from_secs);
-    let next = AtomicU64::new(0);
-    let tally = Mutex::new(Tally::default());
-    let failures: Mutex<BTreeMap<u64, String>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..run.jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= most || budget.is_some_and(|budget| begun.elapsed() >= budget) {
-                        return;
-                    }
-                    let told = tell(start.wrapping_add(number), false, run.bends());
-                    if let Ok(mut tally) = tally.lock() {
-                        tally.add(&told);
-                    }
-                    if let Some(failure) = &told.failure {
-                        if run.first {
-                            next.fetch_max(most, Ordering::Relaxed);
-                        }
-                        conclude(&told, run);
-                        if let Ok(mut failures) = failures.lock() {
-                            failures.insert(told.seed, failure.property.to_owned());
-                        }
-                    }
-                }
-            });
+    let mut missing = many.run_to(most);
+    for longer in 2..=LONGER {
+        if missing.is_empty() || many.has_failed() || run.seeds.is_none_or(|seeds| seeds >= HISTORIES_SURE) {
+            break;
         }
-    });
-    let failures = failures.into_inner().unwrap_or_default();
-    let tally = tally.into_inner().unwrap_or_default();
-    if run.coverage || tally.histories >= HISTORIES_MIN {
-        print!("{}", tally.coverage);
-        println!("{}", tally.shares());
+        missing.iter().for_each(|cell| println!("not yet met: {cell}"));
+        missing = many.run_to(most * longer);
     }
-    let Tally { histories, operations, crashes, .. } = &tally;
-    let seconds = begun.elapsed().as_secs_f64();
-    println!("{histories} histories, {operations} operations, {crashes} crashes in {seconds:.1} s");
-    let missing = tally.missing(run.slate);
-    for cell in &missing {
-        println!("NOT MET: {cell}");
+    many.conclude(&missing)
+}
+
+/// Fewer histories than this may miss a cell by chance.
+const HISTORIES_SURE: u64 = 1000;
+/// How many times the histories it was to run such a run may take.
+const LONGER: u64 = 4;
+
+/// Histories of seeds in a row.
+struct Many<'a> {
+    run: &'a Run,
+    start: u64,
+    begun: Instant,
+    next: AtomicU64,
+    tally: Mutex<Tally>,
+    /// Properties that do not hold, by seed.
+    failures: Mutex<BTreeMap<u64, String>>,
+}
+
+impl<'a> Many<'a> {
+    fn new(run: &'a Run) -> Self {
+        let start = run.start.unwrap_or_else(fresh);
+        Self {
+            run,
+            start,
+            begun: Instant::now(),
+            next: AtomicU64::new(0),
+            tally: Mutex::default(),
+            failures: Mutex::default(),
+        }
     }
-    let wanted = run.seeds.filter(|wanted| histories < wanted && (failures.is_empty() || !run.first));
-    if let Some(wanted) = wanted {
-        println!("NOT RUN: {histories} of {wanted} seeds, budget used up");
+
+    /// Runs on to this many histories; answers what they have not met.
+    fn run_to(&self, most: u64) -> Vec<String> {
+        std::thread::scope(|scope| {
+            for _ in 0..self.run.jobs.max(1) {
+                scope.spawn(|| while self.tell_next(most) {});
+            }
+        });
+        self.next.store(most, Ordering::Relaxed);
+        self.tally.lock().map(|tally| tally.missing(self.run.slate)).unwrap_or_default()
     }
-    if failures.is_empty() && missing.is_empty() && wanted.is_none() {
-        println!("OK");
-        return false;
+
+    /// False once there is none to tell.
+    fn tell_next(&self, most: u64) -> bool {
+        let run = self.run;
+        let budget = run.budget_seconds.map(Duration::from_secs);
+        if budget.is_some_and(|budget| self.begun.elapsed() >= budget) || (run.first && self.has_failed()) {
+            return false;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= most {
+            return false;
+        }
+        let told = tell(self.start.wrapping_add(number), false, run.bends());
+        if let Ok(mut tally) = self.tally.lock() {
+            tally.add(&told);
+        }
+        if let Some(failure) = &told.failure {
+            conclude(&told, run);
+            if let Ok(mut failures) = self.failures.lock() {
+                failures.insert(told.seed, failure.property.to_owned());
+            }
+        }
+        true
     }
-    for (seed, property) in &failures {
-        println!("FAILED: {property}: {}", run.replay(*seed));
+
+    fn has_failed(&self) -> bool {
+        self.failures.lock().is_ok_and(|failures| !failures.is_empty())
     }
-    true
+
+    /// Says what there was; true if something is wrong with it.
+    fn conclude(self, missing: &[String]) -> bool {
+        let run = self.run;
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let failures = self.failures.into_inner().unwrap_or_default();
+        let tally = self.tally.into_inner().unwrap_or_default();
+        if run.coverage || tally.histories >= HISTORIES_MIN {
+            print!("{}", tally.coverage);
+            println!("{}", tally.shares());
+        }
+        let Tally { histories, operations, crashes, .. } = &tally;
+        println!("{histories} histories, {operations} operations, {crashes} crashes in {seconds:.1} s");
+        for cell in missing {
+            println!("NOT MET: {cell}");
+        }
+        let wanted = run.seeds.filter(|wanted| histories < wanted && (failures.is_empty() || !run.first));
+        if let Some(wanted) = wanted {
+            println!("NOT RUN: {histories} of {wanted} seeds, budget used up");
+        }
+        if failures.is_empty() && missing.is_empty() && wanted.is_none() {
+            println!("OK");
+            return false;
+        }
+        for (seed, property) in &failures {
+            println!("FAILED: {property}: {}", run.replay(*seed));
+        }
+        true
+    }
 }
 
 /// A seed that nobody has tried; small enough to be typed.

@@ -119,26 +119,22 @@ fn simulation(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
     let runs: [(u32, &[&str], &str); 2] = [(SEEDS, &[], ""), (SLATE_SEEDS, &["--slate"], " with SlateDB")];
     for (seeds, more, what) in runs {
         let mut command = workspace.command(workspace.program("tarn-sim"));
-        let status = command.args(["run", "--seeds", &seeds.to_string()]).args(more).status();
-        let status = status.map_err(|error| format!("tarn-sim: {error}"))?;
-        tally.outcome(&format!("simulation of {seeds} seeds{what}"), status.success());
+        command.args(["run", "--seeds", &seeds.to_string()]).args(more);
+        tally.program(&format!("simulation of {seeds} seeds{what}"), command)?;
     }
     Ok(())
 }
 
 fn flips(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
     let mut command = workspace.command(workspace.program("tarn-sim"));
-    let status = command.args(["flips", "--flips", &FLIPS.to_string()]).status();
-    let status = status.map_err(|error| format!("tarn-sim: {error}"))?;
-    tally.outcome(&format!("{FLIPS} flipped bits"), status.success());
-    Ok(())
+    command.args(["flips", "--flips", &FLIPS.to_string()]);
+    tally.program(&format!("{FLIPS} flipped bits"), command)
 }
 
 fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {
     let mut command = workspace.command(workspace.program("tarn-fuzz"));
-    let status = command.args(["--seconds", &FUZZ_SECONDS.to_string()]).status();
-    tally.outcome("fuzz", status.map_err(|error| format!("tarn-fuzz: {error}"))?.success());
-    Ok(())
+    command.args(["--seconds", &FUZZ_SECONDS.to_string()]);
+    tally.program("fuzz", command)
 }
 
 fn clients(workspace: &Workspace, tally: &mut Tally) -> Result<(), String> {

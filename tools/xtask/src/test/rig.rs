@@ -168,7 +168,10 @@ pub fn run_against(
         text.lines().skip(from).for_each(|line| println!("    {line}"));
         println!("    all output: {}", log.display());
     }
-    tally.outcome(test.name, status.success());
+    match status.success() {
+        true => tally.passed += 1,
+        false => tally.failed(&format!("{}: {last}", test.name)),
+    }
     Ok(())
 }
 

@@ -1,5 +1,13 @@
 //! What passed, failed and was skipped, and the status that says so.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+/// Lines of a program that begin so say why it failed.
+const REASONS: [&str; 4] = ["FAILED", "NOT MET", "NOT RUN", "WRONG"];
+/// Reasons that the end of a run repeats of one program; what it printed has all of them.
+const REASONS_REPEATED: usize = 3;
+
 /// Names, so that the end of a run can list them.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -19,6 +27,29 @@ impl Tally {
             true => self.passed += 1,
             false => self.failed(name),
         }
+    }
+
+    /// Runs a program whose status is one outcome. The end of the run, which may be all of it that is kept, says why it failed.
+    pub fn program(&mut self, name: &str, mut command: Command) -> Result<(), String> {
+        let told = |error: std::io::Error| format!("{name}: {error}");
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(told)?;
+        let output = child.stdout.take().ok_or("a program has no output")?;
+        let mut reasons = Vec::new();
+        for line in BufReader::new(output).split(b'\n') {
+            let line = String::from_utf8_lossy(&line.map_err(told)?).into_owned();
+            println!("{line}");
+            if REASONS.iter().any(|reason| line.starts_with(reason)) {
+                reasons.push(line);
+            }
+        }
+        let status = child.wait().map_err(told)?;
+        reasons.truncate(REASONS_REPEATED);
+        match (status.success(), reasons.is_empty()) {
+            (true, _) => self.passed += 1,
+            (false, true) => self.failed(&format!("{name}: {status}")),
+            (false, false) => self.failed(&format!("{name}: {}", reasons.join("; "))),
+        }
+        Ok(())
     }
 
     /// Takes in one line that a test program printed: results of Rust's test harness and `SKIPPED name: needs thing`.
@@ -81,6 +112,21 @@ mod tests {
         assert_eq!((tally.passed, tally.failures.len()), (1, 1));
         assert_eq!(tally.skips, ["d: needs a disk"]);
         assert_eq!(tally.status(false), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_run_says_why_a_program_failed() {
+        let mut tally = Tally::default();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        tally.program("good", shell("echo FAILED is but a word; exit 0")).unwrap();
+        tally.program("bad", shell("echo much; echo 'NOT MET: a flush fails: 1 times of 2'; exit 1")).unwrap();
+        tally.program("gone", shell("exit 101")).unwrap();
+        assert_eq!(tally.passed, 1);
+        assert_eq!(tally.failures, ["bad: NOT MET: a flush fails: 1 times of 2", "gone: exit status: 101"]);
     }
 
     #[test]
