@@ -88,13 +88,13 @@ pub struct PinnedRange {
 
 impl PinnedRange {
     /// As [`Listing::part`](crate::listings::Listing::part), of a range that may begin within this one.
-    fn part(&self, range: &Range<Key>, limit: usize) -> Option<(Vec<(Key, Bytes)>, Option<Key>)> {
+    fn part(&self, range: &Range<Key>, limit: usize) -> Option<(Merged, Option<Key>)> {
         let reaches = self.until.is_none_or(|until| until > range.start);
         if range.start < self.range.start || range.end != self.range.end || !reaches {
             return None;
         }
         let mut entries = self.entries.range(range.clone());
-        let part = entries.by_ref().take(limit).map(|(key, value)| (*key, value.clone())).collect();
+        let part = entries.by_ref().take(limit).map(|(key, value)| (*key, Some(value.clone()))).collect();
         Some((part, entries.next().map(|(key, _)| *key).or(self.until)))
     }
 }
@@ -328,8 +328,7 @@ impl<'a> Tx<'a> {
         if !fresh {
             let pins = self.pins;
             if let Some((entries, end)) = pins.ranges.iter().find_map(|page| page.part(&range, limit + 1)) {
-                until = end;
-                merged.extend(entries.into_iter().map(|(key, value)| (key, Some(value))));
+                (merged, until) = (entries, end);
             } else {
                 let kept = self.core.caches.listings.get(&range);
                 let Some((entries, end)) = kept.as_ref().and_then(|kept| kept.part(&range, limit + 1)) else {
