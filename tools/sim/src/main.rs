@@ -78,6 +78,10 @@ struct Run {
 
 /// Histories, unless told otherwise.
 const SEEDS: u64 = 20;
+/// Fewer histories than this may miss a cell by chance.
+const HISTORIES_SURE: u64 = 1000;
+/// How many times the histories it was to run such a run may take.
+const LONGER: u64 = 4;
 
 impl Run {
     /// Histories to run at most.
@@ -138,7 +142,8 @@ fn conclude(told: &Told, run: &Run) {
 
 /// Runs many histories; true if something is wrong with one of them.
 ///
-/// What a short run has not met may be chance: it goes on to [`LONGER`] times as many histories before that is said.
+/// What a short run has not met may be chance: it goes on to [`LONGER`] times as many histories before that is said. One that
+/// looks for a first failure (`--first`) does not: what is caught is caught within the histories it was given.
 fn many(run: &Run) -> bool {
     let most = run.most();
     let many = Many::new(run);
@@ -146,9 +151,10 @@ fn many(run: &Run) -> bool {
         true => println!("seeds from {} on", many.start),
         false => println!("seeds {} to {}", many.start, many.start.wrapping_add(most).wrapping_sub(1)),
     }
+    let by_chance = !run.first && run.seeds.is_some_and(|seeds| seeds < HISTORIES_SURE);
     let mut missing = many.run_to(most);
     for longer in 2..=LONGER {
-        if missing.is_empty() || many.has_failed() || run.seeds.is_none_or(|seeds| seeds >= HISTORIES_SURE) {
+        if missing.is_empty() || many.has_failed() || !by_chance {
             break;
         }
         missing.iter().for_each(|cell| println!("not yet met: {cell}"));
@@ -156,11 +162,6 @@ fn many(run: &Run) -> bool {
     }
     many.conclude(&missing)
 }
-
-/// Fewer histories than this may miss a cell by chance.
-const HISTORIES_SURE: u64 = 1000;
-/// How many times the histories it was to run such a run may take.
-const LONGER: u64 = 4;
 
 /// Histories of seeds in a row.
 struct Many<'a> {
