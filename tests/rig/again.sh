@@ -26,8 +26,9 @@ guest -s "$WORK/share" -t 1500 "
     for round in \$(seq $rounds); do
         for pair in 'a b' 'a b' 'a b' 'a b' 'a b' 'a b' 'a b' 'c d' 'b c' 'b c' 'b c' 'b c' 'b c' 'b c' 'd a' 'd a' 'd a' 'd a' 'd a' 'd a'; do
             echo 3 >/proc/sys/vm/drop_caches
-            for name in \$pair; do grep \" \$name\$\" /share/sums | sha256sum -c --quiet & done
-            for name in \$pair; do wait -n || exit 1; done
+            readers=
+            for name in \$pair; do grep \" \$name\$\" /share/sums | sha256sum -c --quiet & readers+=\" \$!\"; done
+            for reader in \$readers; do wait \$reader || exit 1; done
         done
     done" || fail "a file is not what was written"
 # The address space of pages of one size: as much as the cache and changes may take, mapped in one piece.
@@ -48,8 +49,9 @@ guest -s "$WORK/share" -t 1500 "
         sync
         for time in 1 2 3 4 5 6 7 8; do
             echo 3 >/proc/sys/vm/drop_caches
-            for name in a b; do sha256sum -c --quiet /tmp/\$name & done
-            for name in a b; do wait -n || exit 1; done
+            readers=
+            for name in a b; do sha256sum -c --quiet /tmp/\$name & readers+=\" \$!\"; done
+            for reader in \$readers; do wait \$reader || exit 1; done
         done
     done" || fail "a file is not what was just written"
 waiting=$(held)

@@ -161,8 +161,8 @@ pub fn run_against(
         .map_err(|error| format!("{}: {error}", test.script))?;
     let text = String::from_utf8_lossy(&std::fs::read(&log).unwrap_or_default()).into_owned();
     let verdict = if status.success() { "ok" } else { "FAILED" };
-    let last = text.lines().last().unwrap_or_default();
-    println!("rig {:<15} {verdict:<6} {:>4.0} s  {last}", test.name, started.elapsed().as_secs_f64());
+    let said = said(&text, status.success());
+    println!("rig {:<15} {verdict:<6} {:>4.0} s  {said}", test.name, started.elapsed().as_secs_f64());
     if !status.success() {
         let from = text.lines().count().saturating_sub(40);
         text.lines().skip(from).for_each(|line| println!("    {line}"));
@@ -170,14 +170,30 @@ pub fn run_against(
     }
     match status.success() {
         true => tally.passed += 1,
-        false => tally.failed(&format!("{}: {last}", test.name)),
+        false => tally.failed(&format!("{}: {said}", test.name)),
     }
     Ok(())
+}
+
+/// The line of a test's output that says how it ended: the last, or why it failed (the server's words may follow).
+fn said(output: &str, passed: bool) -> &str {
+    let reason = output.lines().rfind(|line| line.starts_with("FAILED") && !passed);
+    reason.or_else(|| output.lines().last()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_test_is_told_by_its_reason() {
+        let output =
+            "a: FAILED\nFAILED: a file is not what was written\n--- the server said last:\nserves at 0.0.0.0:2049";
+        assert_eq!(said(output, false), "FAILED: a file is not what was written");
+        assert_eq!(said("much\n3 files read", true), "3 files read");
+        assert_eq!(said("cannot begin", false), "cannot begin");
+        assert_eq!(said("", false), "");
+    }
 
     #[test]
     fn every_script_is_there_and_every_need_is_known() {
