@@ -6,7 +6,7 @@ use tarn_vfs::posix::{self, check_make};
 use tarn_vfs::{Caller, Change, CreateMode, Effect, Errno, FileType, Node, SetAttr};
 
 use super::data;
-use super::directory::{Directory, made, new_inode};
+use super::directory::{Directory, Place, made, new_inode};
 use crate::run::Operation;
 use crate::stripes::LockSet;
 use crate::tx::{Step, Tx};
@@ -38,13 +38,14 @@ impl Create {
     fn in_directory(&self, tx: &mut Tx<'_>, dir: &mut Directory) -> Step<Effect> {
         name::check(&self.name, Use::Make)?;
         dir.search(&self.caller)?;
-        match dir.find(tx, &self.name)? {
-            Some(entry) => self.take(tx, dir, &entry),
-            None => self.make(tx, dir),
+        let place = dir.place(tx, &self.name)?;
+        match place.entry() {
+            Some(entry) => self.take(tx, dir, entry),
+            None => self.make(tx, dir, place),
         }
     }
 
-    fn make(&self, tx: &mut Tx<'_>, dir: &mut Directory) -> Step<Effect> {
+    fn make(&self, tx: &mut Tx<'_>, dir: &mut Directory, place: Place) -> Step<Effect> {
         check_make(&dir.before, false, &self.caller)?;
         let set = match self.mode {
             CreateMode::Exclusive(_) => SetAttr::default(),
@@ -55,7 +56,7 @@ impl Create {
         if let CreateMode::Exclusive(verifier) = self.mode {
             inode.verifier = Some(verifier);
         }
-        dir.add(tx, &self.name, ino, FileType::Regular)?;
+        dir.add(tx, place, &self.name, ino, FileType::Regular)?;
         tx.put_inode(dir.volume.id, ino, &mut inode);
         let change = dir.changed(tx, 0);
         Ok(made(change, &dir.volume, ino, &inode))

@@ -23,6 +23,20 @@ const COOKIE_MAX: u64 = 1 << 62;
 /// How far cookies jump for each lineage since the last entry (engine rule 18).
 const COOKIES_SKIPPED: u64 = 1 << 32;
 
+/// What stands under the hash of a name. It is no more so once another entry of the directory has come or gone.
+pub struct Place {
+    key: Key,
+    bucket: Bucket,
+    at: Option<usize>,
+}
+
+impl Place {
+    /// The entry of the name.
+    pub fn entry(&self) -> Option<&HashEntry> {
+        self.bucket.entries.get(self.at?)
+    }
+}
+
 /// A directory under its lock.
 pub struct Directory {
     pub volume: Arc<Volume>,
@@ -66,20 +80,18 @@ impl Directory {
         explain(result, &self.before)
     }
 
-    fn bucket(&self, tx: &mut Tx<'_>, hash: u64) -> Step<Bucket> {
+    /// The place of a name, taken or not.
+    pub fn place(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Place> {
+        let hash = name_hash(&self.volume.record.name_secret, name);
         let (key, fresh) = (Key::entry_hash(self.volume.id, self.ino, hash), tx.is_fresh(&self.inode));
-        Ok(tx.value_of(&key, fresh, Bucket::decode)?.unwrap_or_default())
+        let bucket = tx.value_of(&key, fresh, Bucket::decode)?.unwrap_or_default();
+        let at = bucket.find(name);
+        Ok(Place { key, bucket, at })
     }
 
-    pub fn find(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Option<HashEntry>> {
-        let hash = name_hash(&self.volume.record.name_secret, name);
-        Ok(self.bucket(tx, hash)?.find(name).cloned())
-    }
-
-    /// Adds an entry that is not there.
-    pub fn add(&mut self, tx: &mut Tx<'_>, name: &[u8], ino: Ino, kind: FileType) -> Step<()> {
-        let hash = name_hash(&self.volume.record.name_secret, name);
-        let mut bucket = self.bucket(tx, hash)?;
+    /// Adds an entry at the place of its name, which is not taken.
+    pub fn add(&mut self, tx: &mut Tx<'_>, place: Place, name: &[u8], ino: Ino, kind: FileType) -> Step<()> {
+        let Place { key, mut bucket, .. } = place;
         let lineage = tx.core.identity.lineage;
         let cookie = next_cookie(&self.inode, lineage);
         if bucket.entries.len() >= Bucket::ENTRIES_MAX || cookie >= COOKIE_MAX {
@@ -93,26 +105,24 @@ impl Directory {
         let born = self.volume.record.epoch;
         bucket.born = born;
         bucket.entries.push(HashEntry { name: name.clone(), ino, kind, cookie });
-        tx.put(Key::entry_hash(self.volume.id, self.ino, hash), |out| bucket.encode(out));
+        tx.put(key, |out| bucket.encode(out));
         let entry = CookieEntry { born, name, ino, kind };
         tx.put(Key::entry_cookie(self.volume.id, self.ino, cookie), |out| entry.encode(out));
         Ok(())
     }
 
-    /// Takes an entry that is there.
-    pub fn take(&mut self, tx: &mut Tx<'_>, entry: &HashEntry) -> Step<()> {
-        let hash = name_hash(&self.volume.record.name_secret, &entry.name);
-        let mut bucket = self.bucket(tx, hash)?;
-        bucket.entries.retain(|held| held.name != entry.name);
-        let key = Key::entry_hash(self.volume.id, self.ino, hash);
+    /// Takes the entry at a place away, if there is one.
+    pub fn take(&mut self, tx: &mut Tx<'_>, place: Place) {
+        let Place { key, mut bucket, at } = place;
+        let Some(at) = at else { return };
+        let cookie = bucket.entries.remove(at).cookie;
         if bucket.entries.is_empty() {
             tx.remove(key);
         } else {
             tx.put(key, |out| bucket.encode(out));
         }
-        tx.remove(Key::entry_cookie(self.volume.id, self.ino, entry.cookie));
+        tx.remove(Key::entry_cookie(self.volume.id, self.ino, cookie));
         self.inode.size = self.inode.size.saturating_sub(1);
-        Ok(())
     }
 
     /// Puts the directory after entries came or went, and tells what that did.

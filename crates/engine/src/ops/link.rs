@@ -48,14 +48,15 @@ impl Link {
             return Err(Errno::CrossVolume.into());
         }
         dir.search(&self.caller)?;
-        let there = dir.find(tx, &self.name)?.is_some();
+        let place = dir.place(tx, &self.name)?;
+        let there = place.entry().is_some();
         let mut inode = tx.node(self.node)?;
         let mut attr = inode.attr(self.node.volume, self.node.ino);
         check_link(&attr, &dir.before, there, &self.caller)?;
         linked(&mut attr, tx.now());
         inode.adopt(&attr);
         inode.links = attr.links;
-        dir.add(tx, &self.name, self.node.ino, inode.kind)?;
+        dir.add(tx, place, &self.name, self.node.ino, inode.kind)?;
         tx.put_inode(self.node.volume, self.node.ino, &mut inode);
         let change = dir.changed(tx, 0);
         Ok(made(change, &dir.volume, self.node.ino, &inode))

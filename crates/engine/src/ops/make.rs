@@ -37,7 +37,8 @@ impl Make {
     fn in_directory(&self, tx: &mut Tx<'_>, dir: &mut Directory) -> Step<Effect> {
         name::check(&self.name, Use::Make)?;
         dir.search(&self.caller)?;
-        let there = dir.find(tx, &self.name)?.is_some();
+        let place = dir.place(tx, &self.name)?;
+        let there = place.entry().is_some();
         check_make(&dir.before, there, &self.caller)?;
         let kind = self.kind()?;
         let directory = kind == FileType::Directory;
@@ -50,7 +51,7 @@ impl Make {
             }
             Some(Special::Socket | Special::Fifo) | None => {}
         }
-        dir.add(tx, &self.name, ino, kind)?;
+        dir.add(tx, place, &self.name, ino, kind)?;
         tx.put_inode(dir.volume.id, ino, &mut inode);
         let change = dir.changed(tx, i32::from(directory));
         Ok(made(change, &dir.volume, ino, &inode))

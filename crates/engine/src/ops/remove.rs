@@ -36,18 +36,19 @@ impl Remove {
     fn in_directory(&self, tx: &mut Tx<'_>, dir: &mut Directory) -> Step<Effect> {
         name::check(&self.name, if self.directory { Use::RemoveDirectory } else { Use::Remove })?;
         dir.search(&self.caller)?;
-        let entry = dir.find(tx, &self.name)?.ok_or(Errno::NotFound)?;
+        let place = dir.place(tx, &self.name)?;
+        let ino = place.entry().ok_or(Errno::NotFound)?.ino;
         let volume = dir.volume.clone();
-        tx.lock(volume.id, entry.ino, true)?;
-        let mut inode = tx.inode(volume.id, entry.ino)?;
-        let victim = inode.attr(volume.id, entry.ino);
+        tx.lock(volume.id, ino, true)?;
+        let mut inode = tx.inode(volume.id, ino)?;
+        let victim = inode.attr(volume.id, ino);
         if self.directory {
             check_rmdir(&dir.before, &victim, inode.size == 0, &self.caller)?;
         } else {
             check_remove(&dir.before, &victim, &self.caller)?;
         }
-        dir.take(tx, &entry)?;
-        let gone = drop_name(tx, &volume, entry.ino, &mut inode)?;
+        dir.take(tx, place);
+        let gone = drop_name(tx, &volume, ino, &mut inode)?;
         let change = dir.changed(tx, if victim.kind == FileType::Directory { -1 } else { 0 });
         Ok(Effect { attr: Some(gone), changes: [change, Change::default()], ..Effect::default() })
     }

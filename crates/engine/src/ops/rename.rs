@@ -90,8 +90,8 @@ impl Rename {
         }
         dirs.from.search(&self.caller)?;
         dirs.to().search(&self.caller)?;
-        let source = dirs.from.find(tx, &self.name)?.ok_or(Errno::NotFound)?;
-        let target = dirs.to().find(tx, &self.new_name)?;
+        let source = dirs.from.place(tx, &self.name)?.entry().cloned().ok_or(Errno::NotFound)?;
+        let target = dirs.to().place(tx, &self.new_name)?.entry().cloned();
         let volume = self.from.volume;
         tx.lock(volume, source.ino, true)?;
         if let Some(target) = &target {
@@ -110,7 +110,8 @@ impl Rename {
         let subdirectory = i32::from(moved.kind == FileType::Directory);
         let replaced = match &mut over {
             Some((entry, inode)) => {
-                dirs.to_mut().take(tx, entry)?;
+                let place = dirs.to().place(tx, &self.new_name)?;
+                dirs.to_mut().take(tx, place);
                 let volume = dirs.from.volume.clone();
                 let directory = inode.kind == FileType::Directory;
                 drop_name(tx, &volume, entry.ino, inode)?;
@@ -118,8 +119,11 @@ impl Rename {
             }
             None => 0,
         };
-        dirs.from.take(tx, &source)?;
-        dirs.to_mut().add(tx, &self.new_name, source.ino, moved.kind)?;
+        // Each place as the change before has left it: both names may stand under one hash.
+        let place = dirs.from.place(tx, &self.name)?;
+        dirs.from.take(tx, place);
+        let place = dirs.to().place(tx, &self.new_name)?;
+        dirs.to_mut().add(tx, place, &self.new_name, source.ino, moved.kind)?;
         if subdirectory == 1 {
             moved.parent = self.to.ino;
         }

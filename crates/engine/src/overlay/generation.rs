@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use tarn_base::ids::{Ino, Position, VolumeId};
 use tarn_base::pages::{Copied, Pages};
 
+use super::filter::Filter;
 use super::record::{DirtyRecord, Extent, Source};
 use crate::key::Key;
 use crate::value::{ShardState, Usage};
@@ -67,6 +68,8 @@ pub struct Generation {
     pub first_change: OnceLock<Duration>,
     pub closed: OnceLock<Closed>,
     shards: Vec<RwLock<Shard>>,
+    /// What keys may be in their trees.
+    changed: Filter,
     keys: AtomicUsize,
     records: AtomicUsize,
     /// Of changed keys, and of dirty records with their data.
@@ -85,6 +88,7 @@ impl Generation {
             first_change: OnceLock::new(),
             closed: OnceLock::new(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            changed: Filter::default(),
             keys: AtomicUsize::new(0),
             records: AtomicUsize::new(0),
             key_bytes: AtomicI64::new(0),
@@ -99,17 +103,21 @@ impl Generation {
     }
 
     pub fn get(&self, key: &Key) -> Option<OverlayValue> {
+        if !self.changed.may_hold(key) {
+            return None;
+        }
         self.shard(key.volume, key.a).read().keys.get(key).cloned()
     }
 
     /// Shows `see` a key, if it has changed here. Its shard is locked meanwhile.
     #[inline]
     pub fn see(&self, key: &Key, see: impl FnOnce(&OverlayValue)) -> bool {
-        self.shard(key.volume, key.a).read().keys.get(key).map(see).is_some()
+        self.changed.may_hold(key) && self.shard(key.volume, key.a).read().keys.get(key).map(see).is_some()
     }
 
     pub fn put(&self, key: Key, value: OverlayValue) {
         let new = cost(&value);
+        self.changed.add(&key);
         let old = self.shard(key.volume, key.a).write().keys.insert(key, value);
         if old.is_none() {
             self.keys.fetch_add(1, Ordering::Relaxed);

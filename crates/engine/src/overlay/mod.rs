@@ -6,6 +6,7 @@
 //! - A closed generation never changes; but its data may move in memory.
 //! - Dirty data of an older map generation under a cut does not count; the reader judges by the map.
 
+mod filter;
 mod generation;
 mod record;
 mod stack;

@@ -34,8 +34,9 @@ impl Bucket {
         Bucket { born, entries: vec![HashEntry { name, ino, kind, cookie }] }
     }
 
-    pub fn find(&self, name: &[u8]) -> Option<&HashEntry> {
-        self.entries.iter().find(|entry| entry.name == name)
+    /// Where the entry of a name is.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.name == name)
     }
 
     /// The inode of `name` in an encoded bucket, which is what look-up asks for most: nothing is copied.
@@ -137,7 +138,7 @@ mod tests {
         let mut out = Vec::new();
         bucket.encode(&mut out);
         assert_eq!(Bucket::decode(&out).as_ref(), Ok(&bucket));
-        assert_eq!(bucket.find(b"b").map(|found| found.cookie), Some(1 << 61));
+        assert_eq!(bucket.find(b"b").map(|at| bucket.entries[at].cookie), Some(1 << 61));
         assert!(bucket.find(b"B").is_none());
         assert_eq!(Bucket::ino_of(&out, b"b"), Ok(Some(Ino(9))));
         assert_eq!(Bucket::ino_of(&out, b"B"), Ok(None));
