@@ -258,7 +258,8 @@ impl Large {
                 break;
             }
             removed += page.len() as u64;
-            self.each(own, REMOVE, directory, 0, || page.pop())?;
+            let mut names = page.into_iter();
+            self.each(own, REMOVE, directory, 0, || names.next())?;
         }
         let rate = removed as f64 / started.elapsed().as_secs_f64();
         println!("rm -r: {removed} in {:.2} s, {rate:.0}/s, the listing included", started.elapsed().as_secs_f64());
