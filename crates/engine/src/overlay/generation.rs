@@ -68,7 +68,7 @@ pub struct Generation {
     pub first_change: OnceLock<Duration>,
     pub closed: OnceLock<Closed>,
     shards: Vec<RwLock<Shard>>,
-    /// What keys may be in their trees.
+    /// Which keys may be in their trees.
     changed: Filter,
     keys: AtomicUsize,
     records: AtomicUsize,
