@@ -83,7 +83,7 @@ pub async fn collect(
         let old = of_map.iter().filter(|((.., record), _)| *record < before);
         wanted.extend(old.map(|((.., record), _)| Key::pointer(*volume, *map, *record)));
     }
-    let old = old_values(view, wanted).await?;
+    let old = old_values_told(view, wanted, |done, all| core.brake.prepares(done, all)).await?;
     let old_pointer = |key: &Key| match old.get(key) {
         Some(bytes) => RecordPointer::decode(bytes).map(Some).map_err(|error| damaged(core, key, &error.to_string())),
         None => Ok(None),
@@ -199,12 +199,24 @@ pub(super) async fn old_values(
     view: &Arc<dyn MetaView>,
     keys: BTreeSet<Key>,
 ) -> Result<BTreeMap<Key, Bytes>, CheckpointError> {
+    old_values_told(view, keys, |_, _| {}).await
+}
+
+/// The same, telling how many of all have been asked for.
+async fn old_values_told(
+    view: &Arc<dyn MetaView>,
+    keys: BTreeSet<Key>,
+    tell: impl Fn(usize, usize),
+) -> Result<BTreeMap<Key, Bytes>, CheckpointError> {
     let keys: Vec<Key> = keys.into_iter().collect();
     let mut out = BTreeMap::new();
+    let mut done = 0;
     for part in keys.chunks(KEYS_AT_ONCE) {
         let encoded: Vec<Bytes> = part.iter().map(Key::bytes).collect();
         let values = view.get_sorted(&encoded).await?;
         out.extend(part.iter().zip(values).filter_map(|(key, value)| Some((*key, value?))));
+        done += part.len();
+        tell(done, keys.len());
     }
     Ok(out)
 }

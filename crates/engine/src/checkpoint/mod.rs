@@ -43,6 +43,7 @@ use tarn_wal::LogError;
 use tokio::sync::Notify;
 
 use self::stages::Lap;
+use crate::brake::Stored;
 use crate::core::Core;
 use crate::overlay::{Closed, Generation};
 use crate::owner::Tenure;
@@ -314,7 +315,10 @@ impl Keeper {
         let took = self.core.world.clock.steady() - begun;
         // One that was in the store already took no time.
         let stored = outcome.is_ok() && !turn.stages.commit.is_zero();
-        self.core.brake.ends(stored.then_some((oldest.count(), took)));
+        let Stages { log, collect, read, pack, .. } = turn.stages;
+        let stored =
+            stored.then_some(Stored { count: oldest.count(), took, before: log + collect, records: read + pack });
+        self.core.brake.ends(stored);
         let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()
