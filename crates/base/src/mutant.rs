@@ -50,6 +50,7 @@ mutants! {
     DELETED_BEFORE_BATCH, "deleted-before-batch", "24: an object goes after the batch that condemns it";
     COUNT_NOT_RAISED, "count-not-raised", "23: a pointer to a shared record is counted";
     SHARED_TAKEN_AS_DEAD, "shared-taken-as-dead", "23: a record lives as long as one pointer names it";
+    OLD_CONTENT_TAKEN_FOR_ZEROS, "old-content-taken-for-zeros", "21: the zeros that a pointer tells of are there";
     CONTENT_TAKEN_BY_LENGTH, "content-taken-by-length", "25: what is shared has the whole digest in common";
     RESERVED_DELETED, "reserved-deleted", "24: a reserved segment that only the last batch names stays";
     VOLUME_BEFORE_LOG, "volume-before-log", "3: an administrator's answer waits for the log";

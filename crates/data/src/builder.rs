@@ -155,7 +155,7 @@ impl SegmentBuilder {
             born,
             generation,
             tag,
-            lost: 0,
+            ..RecordPointer::default()
         })
     }
 

@@ -12,6 +12,8 @@ use crate::codec::Codec;
 const VERSION: u8 = 1;
 /// With the length of the list of lost bytes; written only where there is one.
 const VERSION_LOST: u8 = 2;
+/// With the zeros that its data begins with; written only where there are some and nothing is lost.
+const VERSION_ZEROS: u8 = 3;
 
 /// Where a record's bytes are and how to know them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,9 @@ pub struct RecordPointer {
     /// Bytes at the end of the plaintext that list what is lost of the others ([`LostBytes`](crate::LostBytes)); 0: nothing
     /// is.
     pub lost: u32,
+    /// Bytes at the beginning of its data that are zeros, if that is known and nothing is lost: who writes all the others anew
+    /// need not read it. 0: nothing is known.
+    pub zeros: u32,
     pub codec: Codec,
     /// The volume's epoch in which this pointer (not the record) was born.
     pub born: u32,
@@ -46,14 +51,19 @@ impl RecordPointer {
 
     /// Appends 25 to 61 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(if self.lost == 0 { VERSION } else { VERSION_LOST });
+        let (version, more) = match (self.lost, self.zeros) {
+            (0, 0) => (VERSION, None),
+            (0, zeros) => (VERSION_ZEROS, Some(zeros)),
+            (lost, _) => (VERSION_LOST, Some(lost)),
+        };
+        out.put_u8(version);
         out.put_u8(self.codec.code());
         let SegmentId { epoch, counter } = self.segment;
         for value in [epoch, counter, self.index, self.offset, self.stored, self.plain, self.born, self.generation] {
             out.put_varint(u64::from(value));
         }
-        if self.lost != 0 {
-            out.put_varint(u64::from(self.lost));
+        if let Some(more) = more {
+            out.put_varint(u64::from(more));
         }
         out.put(&self.tag);
     }
@@ -62,7 +72,7 @@ impl RecordPointer {
         let mut take = Take::new(bytes);
         let version = take.u8()?;
         match version {
-            VERSION | VERSION_LOST => {}
+            VERSION | VERSION_LOST | VERSION_ZEROS => {}
             0 => return Err(DecodeError::Range("the version of a record pointer")),
             newer => return Err(DecodeError::Version(u32::from(newer))),
         }
@@ -71,14 +81,15 @@ impl RecordPointer {
         let (index, offset) = (small(&mut take)?, small(&mut take)?);
         let (stored, plain) = (small(&mut take)?, small(&mut take)?);
         let (born, generation) = (small(&mut take)?, small(&mut take)?);
-        let lost = if version == VERSION_LOST { small(&mut take)? } else { 0 };
+        let more = if version == VERSION { 0 } else { small(&mut take)? };
+        let (lost, zeros) = if version == VERSION_ZEROS { (0, more) } else { (more, 0) };
         let tag = take.array()?;
         take.end()?;
         crate::format::check_lengths(codec, stored, plain)?;
-        if lost > plain || (version == VERSION_LOST && lost == 0) {
-            return Err(DecodeError::Range("a list of lost bytes"));
+        if more > plain || (version != VERSION && more == 0) {
+            return Err(DecodeError::Range("a list of lost bytes, or the zeros before data"));
         }
-        Ok(RecordPointer { segment, index, offset, stored, plain, lost, codec, born, generation, tag })
+        Ok(RecordPointer { segment, index, offset, stored, plain, lost, zeros, codec, born, generation, tag })
     }
 }
 

@@ -245,16 +245,19 @@ proptest! {
         let [epoch, counter, index, offset, born, generation] = numbers;
         let segment = SegmentId { epoch, counter };
         for (codec, stored) in [(Codec::Plain, plain), (Codec::Lz4, 1.max(plain / 2)), (Codec::Zstd, 1.max(plain / 3))] {
-            let lost = numbers[0] % (plain + 1);
-            let pointer = RecordPointer { segment, index, offset, stored, plain, lost, codec, born, generation, tag };
-            let mut bytes = Vec::new();
-            pointer.encode(&mut bytes);
-            prop_assert!(bytes.len() <= 61);
-            let back = RecordPointer::decode(&bytes);
-            prop_assert_eq!(back.is_ok(), codec == Codec::Plain || stored < plain);
-            prop_assert!(back.is_err() || back == Ok(pointer));
-            bytes.push(0);
-            prop_assert!(RecordPointer::decode(&bytes).is_err());
+            let some = numbers[0] % (plain + 1);
+            for (lost, zeros) in [(some, 0), (0, some), (0, 0)] {
+                let pointer =
+                    RecordPointer { segment, index, offset, stored, plain, lost, zeros, codec, born, generation, tag };
+                let mut bytes = Vec::new();
+                pointer.encode(&mut bytes);
+                prop_assert!(bytes.len() <= 61);
+                let back = RecordPointer::decode(&bytes);
+                prop_assert_eq!(back.is_ok(), codec == Codec::Plain || stored < plain);
+                prop_assert!(back.is_err() || back == Ok(pointer));
+                bytes.push(0);
+                prop_assert!(RecordPointer::decode(&bytes).is_err());
+            }
         }
     }
 

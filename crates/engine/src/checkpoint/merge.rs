@@ -1,6 +1,7 @@
 //! Dirty records become whole records: the newest bytes over the old content, zeros where there is neither.
 //!
-//! - Old content is fetched only for records that are not covered entirely.
+//! - Old content is fetched only for records that are not covered entirely, but for what is known to be zeros: what is written
+//!   again and again in a sparse file is not.
 //! - Records go to the packer in order of volume, map and record, so neighbours in a file are neighbours in a segment.
 //! - Old content that is damaged or gone, and stays so ([`super::suspects`]), does not keep the new bytes from the store:
 //!   the record says which of its bytes are lost, until they are written again.
@@ -11,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt, future, stream};
 use tarn_base::ids::SegmentId;
+use tarn_base::mutant;
 use tarn_data::{LostBytes, RecordPointer, object_name};
 use tarn_vfs::Errno;
 use tarn_wal::LogPlace;
@@ -46,6 +48,8 @@ const STREAM_SHARE: u64 = 8;
 #[derive(Clone, Debug, Default)]
 struct Old {
     data: Bytes,
+    /// Of its data, at the beginning.
+    zeros: u32,
     lost: LostBytes,
 }
 
@@ -58,6 +62,8 @@ pub struct Merged {
     pub own: bool,
     /// Bytes of that list; 0: nothing is lost.
     pub lost: u32,
+    /// As in [`RecordPointer::zeros`].
+    pub zeros: u32,
     /// Readers are likely to ask for it: all of it is new, or they had asked for what it was.
     pub wanted: bool,
 }
@@ -66,8 +72,6 @@ pub struct Merged {
 #[derive(Debug, Default)]
 struct Found {
     read: BTreeMap<Name, Result<Bytes, Errno>>,
-    /// What was in memory for readers.
-    cached: BTreeSet<Name>,
     /// One record may be the old content of several.
     shared: bool,
     /// What does not open, beyond doubt.
@@ -131,19 +135,18 @@ impl Keeper {
             }
             packer.stages().read += lap.next();
             for due in part {
-                let (base, wanted) = match needed(due) {
+                let base = match needed(due) {
                     Some(pointer) => {
-                        let wanted = found.cached.contains(&(pointer.segment, pointer.index));
                         let base = self.base(due, &pointer, &mut found);
                         if let Err(CheckpointError::Read(Errno::Io)) = base {
                             self.note_all(&collected.records[done..]).await?;
                         }
-                        (base?, wanted)
+                        base?
                     }
-                    None => (Old::default(), true),
+                    None => Old::default(),
                 };
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
-                let wanted = wanted && (merged.own || !streams);
+                let wanted = self.is_wanted(due) && (merged.own || !streams);
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
             done += part.len();
@@ -162,6 +165,13 @@ impl Keeper {
         bytes > self.core.caches.records.capacity() / STREAM_SHARE
     }
 
+    /// Whether all of it is new, or was in memory for readers.
+    fn is_wanted(&self, due: &Due) -> bool {
+        due.base.is_none_or(|base| {
+            due.dirty.covers(0, base.data()) || self.core.caches.records.holds(&(base.segment, base.index))
+        })
+    }
+
     /// Begins to read the old content of `part`, beside whatever else is done.
     fn begin_reading(&self, part: &[Due]) -> Reading {
         let key = |due: &Due| Key::pointer(due.key.0, due.key.1, due.key.2);
@@ -175,13 +185,11 @@ impl Keeper {
         self.core.world.spawn.spawn_bulk(
             "old content",
             Box::pin(async move {
-                let names = wanted.iter().map(|(_, pointer)| (pointer.segment, pointer.index));
-                let cached = names.filter(|name| core.caches.records.holds(name)).collect();
                 // It is about to be replaced: what readers have asked for must not give way to it.
                 let read = core.read_each(&wanted, false).await;
                 let shared = read.len() < wanted.len();
                 // A checkpoint that was broken off needs nothing.
-                let _ = sender.send(Found { read, cached, shared, lost: BTreeSet::new() });
+                let _ = sender.send(Found { read, shared, lost: BTreeSet::new() });
             }),
         );
         Reading(Some(found))
@@ -335,7 +343,7 @@ impl Keeper {
             ino.0,
             self.core.record_object(pointer)
         ));
-        Old { data: Bytes::from(vec![0; pointer.data() as usize]), lost: LostBytes::all(pointer.data()) }
+        Old { data: Bytes::from(vec![0; pointer.data() as usize]), zeros: 0, lost: LostBytes::all(pointer.data()) }
     }
 }
 
@@ -349,12 +357,12 @@ fn split(pointer: &RecordPointer, plain: Bytes) -> Result<Old, CheckpointError> 
     let lost = lost.map_err(|error| CheckpointError::Damaged(format!("a list of lost bytes ({error})")))?;
     let mut data = plain;
     data.truncate(pointer.data() as usize);
-    Ok(Old { data, lost })
+    Ok(Old { data, zeros: pointer.zeros, lost })
 }
 
 /// The old record whose bytes show between the new ones.
 fn needed(due: &Due) -> Option<RecordPointer> {
-    due.base.filter(|base| !due.dirty.covers(base.data()))
+    due.base.filter(|base| !due.dirty.covers(base.zeros, base.data()))
 }
 
 fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result<Merged, CheckpointError> {
@@ -365,9 +373,11 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         && let Some((plain, own)) = as_it_lies(core, source, end)?
     {
         // One write of all of it, which most data is: the buffer that holds it will do.
-        return Ok(Merged { plain, own, lost: 0, wanted: true });
+        return Ok(Merged { plain, own, lost: 0, zeros: 0, wanted: true });
     }
-    let Old { data, mut lost } = old;
+    let Old { data, zeros, mut lost } = old;
+    let nothing = data.is_empty() || mutant::on(mutant::OLD_CONTENT_TAKEN_FOR_ZEROS);
+    let zeros = if nothing { dirty.zeros() } else { dirty.zeros().min(zeros) };
     let mut out = match data.is_empty() {
         true => vec![0; end],
         // Without a copy, if nobody else has it.
@@ -386,8 +396,11 @@ fn merge(core: &Core, dirty: &DirtyRecord, old: Old, record_size: u32) -> Result
         }
         lost.heal(&(extent.start..extent.end));
     }
-    let lost = if lost.is_empty() { 0 } else { lost.append(&mut out) };
-    Ok(Merged { plain: out.into(), own: true, lost, wanted: true })
+    let (zeros, lost) = match lost.is_empty() {
+        true => (zeros.min(out.len() as u32), 0),
+        false => (0, lost.append(&mut out)),
+    };
+    Ok(Merged { plain: out.into(), own: true, lost, zeros, wanted: true })
 }
 
 /// `len` dirty bytes without a copy, and whether their buffer holds nothing else.

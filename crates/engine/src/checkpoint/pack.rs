@@ -69,6 +69,7 @@ struct Record {
     /// The buffer holds nothing else.
     own: bool,
     lost: u32,
+    zeros: u32,
     /// Of its content, if it may be shared.
     hash: Option<RecordHash>,
     /// Readers are likely to ask for it.
@@ -158,7 +159,7 @@ impl<'a> Packer<'a> {
 
     /// Adds a record; its pointer counts if the whole succeeds.
     pub async fn push(&mut self, due: &Due, merged: Merged) -> Result<(), CheckpointError> {
-        let Merged { plain, own, lost, wanted } = merged;
+        let Merged { plain, own, lost, zeros, wanted } = merged;
         let volume = due.key.0;
         if !self.families.contains_key(&volume) {
             let family = self.keeper.core.family(volume).await?;
@@ -173,7 +174,7 @@ impl<'a> Packer<'a> {
         });
         let key = Key::pointer(volume, due.key.1, due.key.2);
         let generation = due.dirty.generation;
-        let record = Record { key, generation, family, plain, own, lost, hash, wanted };
+        let record = Record { key, generation, family, plain, own, lost, zeros, hash, wanted };
         let Some(content) = record.content() else { return self.store(record).await };
         if let Some(pointer) = self.packed.fresh.get(&content).copied() {
             self.share(&record, pointer);
@@ -241,7 +242,8 @@ impl<'a> Packer<'a> {
 
     /// Points to a record that is there.
     fn share(&mut self, record: &Record, held: RecordPointer) {
-        let pointer = RecordPointer { born: BORN, generation: record.generation, lost: 0, ..held };
+        let (generation, zeros) = (record.generation, record.zeros);
+        let pointer = RecordPointer { born: BORN, generation, lost: 0, zeros, ..held };
         self.packed.shared.push(pointer);
         self.packed.pointers.push((record.key, pointer));
     }
@@ -249,7 +251,7 @@ impl<'a> Packer<'a> {
     /// Puts a record into its family's segment.
     async fn store(&mut self, record: Record) -> Result<(), CheckpointError> {
         let content = record.content();
-        let Record { key, generation, family, plain, own, lost, hash, wanted } = record;
+        let Record { key, generation, family, plain, own, lost, zeros, hash, wanted } = record;
         let id = family.key.id();
         if !self.builders.contains_key(&id) {
             let segment = self.draw().await?;
@@ -262,7 +264,7 @@ impl<'a> Packer<'a> {
         let pointer = builder
             .push_hashed(&plain, hash, compression(family.compression), BORN, generation)
             .map_err(|error| CheckpointError::Damaged(format!("a record in memory ({error})")))?;
-        let pointer = RecordPointer { lost, ..pointer };
+        let pointer = RecordPointer { lost, zeros, ..pointer };
         let full = builder.full();
         self.turns.worked(plain.len());
         if let Some(content) = content {

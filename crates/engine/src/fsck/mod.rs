@@ -168,7 +168,14 @@ impl Walk<'_> {
         let Some(core) = self.core else { return };
         for part in records.chunks(RECORDS_AT_ONCE) {
             self.report.counts.records += part.len() as u64;
-            if core.read_records(part).await.is_ok() {
+            if let Ok(plains) = core.read_records(part).await {
+                let untrue = |pointer: &RecordPointer, plain: &[u8]| {
+                    plain.iter().take(pointer.zeros as usize).any(|byte| *byte != 0)
+                };
+                let untrue = part.iter().zip(&plains).filter(|((_, pointer), plain)| untrue(pointer, plain));
+                for ((key, pointer), _) in untrue {
+                    self.report.find(format!("{}: its first {} bytes are not all zeros", name(key), pointer.zeros));
+                }
                 continue;
             }
             for (key, pointer) in part {

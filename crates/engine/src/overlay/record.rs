@@ -232,16 +232,22 @@ impl DirtyRecord {
         Growth { ram: extent.ram_bytes() as i64 - before as i64, unlogged: 0 }
     }
 
-    /// Whether every byte of a record of `len` bytes is here.
-    pub fn covers(&self, len: u32) -> bool {
-        let mut at = 0;
+    /// Whether every byte from `from` on of a record of `len` bytes is here.
+    pub fn covers(&self, from: u32, len: u32) -> bool {
+        let mut at = from;
         for extent in &self.extents {
             if extent.start > at {
                 break;
             }
-            at = extent.end;
+            at = at.max(extent.end);
         }
         at >= len
+    }
+
+    /// Where its first byte is that is not known to be a zero, if there was nothing before it was written.
+    pub fn zeros(&self) -> u32 {
+        let written = self.extents.iter().find(|extent| !matches!(extent.source, Source::Zero));
+        written.map_or_else(|| self.extents.last().map_or(0, |extent| extent.end), |extent| extent.start)
     }
 
     /// Bytes of RAM that its extents take.
@@ -277,15 +283,31 @@ mod tests {
         record.write(ram(0, b"aaaaaaaa"));
         record.write(ram(2, b"bb"));
         assert_eq!(bytes_of(&record), [(0, b"aabbaaaa".to_vec())]);
-        assert!(record.covers(8) && !record.covers(9));
+        assert!(record.covers(0, 8) && !record.covers(0, 9));
         record.write(Extent { start: 1, end: 6, source: Source::Zero });
         assert_eq!(bytes_of(&record), [(0, b"a".to_vec()), (1, vec![0; 5]), (6, b"aa".to_vec())]);
         record.write(ram(20, b"c"));
-        assert!(record.covers(8) && !record.covers(21));
+        assert!(record.covers(0, 8) && !record.covers(0, 21));
         record.write(ram(10, b"d"));
         assert_eq!(record.extents.len(), 5);
         record.write(ram(0, &[7; 64]));
         assert_eq!(bytes_of(&record), [(0, vec![7; 64])]);
+    }
+
+    #[test]
+    fn what_lies_behind_the_zeros_of_a_record_is_covered_alone() {
+        let zero = |start, end| Extent { start, end, source: Source::Zero };
+        let mut record = DirtyRecord::default();
+        record.write(zero(2, 4));
+        assert_eq!(record.zeros(), 4, "it is all zeros");
+        record.write(ram(8, b"aaaa"));
+        assert_eq!(record.zeros(), 8);
+        assert!(record.covers(8, 12) && record.covers(9, 10), "what lies before does not matter");
+        assert!(!record.covers(7, 12) && !record.covers(8, 13) && !record.covers(0, 12));
+        record.write(ram(3, b"b"));
+        assert_eq!(record.zeros(), 3);
+        record.write(ram(12, b"c"));
+        assert!(record.covers(8, 13), "of several pieces");
     }
 
     #[test]

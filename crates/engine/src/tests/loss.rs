@@ -163,6 +163,37 @@ async fn a_missing_object_that_is_put_back_in_time_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_block_behind_zeros_is_written_over_without_its_old_content() {
+    let mut rig = Rig::new();
+    rig.config.record_cache_bytes = 0;
+    rig.config.missing = Duration::ZERO;
+    let engine = rig.create().await;
+    let node = make(&engine, "sparse").await;
+    write(&engine, node, 20_000, &[1; 4000]).await;
+    engine.checkpoint().await.unwrap();
+    for name in segments(&rig) {
+        rig.memory.tamper(&name, |bytes| bytes[100] ^= 4);
+    }
+    let behind = |byte: u8, from: usize| [vec![0; from], vec![byte; 24_000 - from]].concat();
+    // The same block, then all from before it on.
+    for (byte, from) in [(2, 20_000), (3, 16_000)] {
+        write(&engine, node, from as u64, &behind(byte, from)[from..]).await;
+        engine.checkpoint().await.unwrap();
+        assert!(read(&engine, node, 0, 24_000).await == behind(byte, from));
+        assert!(engine.fsck(true, |_| ()).await.unwrap().findings.is_empty());
+    }
+    // A part of it shows what was there, and so does what lies before: that is no zeros any more.
+    write(&engine, node, 18_000, &[4; 2000]).await;
+    engine.checkpoint().await.unwrap();
+    write(&engine, node, 18_000, &[5; 6000]).await;
+    engine.checkpoint().await.unwrap();
+    let expected = [vec![0; 16_000], vec![3; 2000], vec![5; 6000]].concat();
+    assert!(read(&engine, node, 0, 24_000).await == expected);
+    assert!(engine.status().damage.is_empty() && engine.fsck(true, |_| ()).await.unwrap().findings.is_empty());
+    rig.crash();
+}
+
+#[tokio::test]
 async fn a_damaged_record_that_is_written_whole_is_healed() {
     let mut rig = Rig::new();
     rig.config.missing = Duration::ZERO;

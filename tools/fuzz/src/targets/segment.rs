@@ -169,5 +169,7 @@ fn pointer_seeds() -> Vec<Vec<u8>> {
         tag: [1; 16],
         ..plain
     };
-    [plain, packed].map(|pointer| encoded(|out| pointer.encode(out))).to_vec()
+    let sparse = RecordPointer { zeros: 57_344, ..packed };
+    let lost = RecordPointer { lost: 7, ..packed };
+    [plain, packed, sparse, lost].map(|pointer| encoded(|out| pointer.encode(out))).to_vec()
 }
