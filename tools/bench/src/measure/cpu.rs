@@ -94,6 +94,15 @@ impl Ticks {
     }
 }
 
+/// Refuses a core that this machine has not.
+pub fn check(flag: &str, core: Option<usize>) -> Outcome<()> {
+    let lacks = |core: &usize| !std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).exists();
+    match core.filter(lacks) {
+        Some(core) => Err(format!("{flag} {core}: this machine has no such core; they count from 0")),
+        None => Ok(()),
+    }
+}
+
 /// Keeps this thread, and what it starts from now on, on one core.
 pub fn pin(core: usize) -> Outcome<()> {
     let mut set = CpuSet::new();

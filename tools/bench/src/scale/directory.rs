@@ -25,18 +25,20 @@ const ABSENT: u32 = 2;
 const LISTINGS: usize = 4;
 /// Names that come and go meanwhile.
 const RESTLESS: u64 = 20_000;
+/// A byte of memory for each stable one.
+const NAMES_MAX: u64 = 1_000_000_000;
 
 #[derive(Args)]
 pub struct Large {
     #[command(flatten)]
     pub(super) common: Common,
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=NAMES_MAX))]
     count: u64,
     /// Bytes asked for in a page of a listing
-    #[arg(long, default_value_t = 1 << 20)]
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(4096..))]
     page: u32,
     /// Names looked up
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=NAMES_MAX))]
     lookups: u64,
     /// Stop after filling and hold the server until Enter is pressed, for a kernel client
     #[arg(long)]

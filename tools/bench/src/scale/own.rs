@@ -8,7 +8,7 @@ use crate::servers::{left, tarn};
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,18 +37,25 @@ fn objects_of(common: &Common) -> Option<PathBuf> {
     Some(directory.join(format!("tarn-bench-{}", std::process::id())))
 }
 
+/// Makes a directory that is removed at the end; the one it lies in is somebody's, and stays.
+fn make(directory: &Path, flag: &str) -> Outcome<()> {
+    fs::create_dir(directory).map_err(|error| format!("{flag}: {} cannot be made: {error}", directory.display()))?;
+    left::note(directory);
+    Ok(())
+}
+
 impl Own {
     pub fn start(common: &Common) -> Outcome<Own> {
         let common = &Common { tarn: tarn::program(&common.tarn)?, ..common.clone() };
+        crate::measure::cpu::check("--pin-server", common.pin_server)?;
+        crate::measure::cpu::check("--pin-client", common.pin_client)?;
         let directory = common.directory.join(format!("tarn-bench-{}", std::process::id()));
-        fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        left::note(&directory);
         let target = Target::parse(&format!("Tarn=nfs://127.0.0.1:{}/vol", common.port))?;
-        if let Some(objects) = objects_of(common) {
-            fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
-            left::note(&objects);
-        }
         let mut own = Own { common: common.clone(), directory, child: None, target, starts: 0 };
+        make(&own.directory, "--directory")?;
+        if let Some(objects) = objects_of(common) {
+            make(&objects, "--objects")?;
+        }
         own.configure()?;
         own.up()?;
         own.tarn(&["volume", "set", "vol", "--exports", RULES])?;
@@ -113,13 +120,17 @@ impl Own {
                 let text = fs::read_to_string(said).unwrap_or_default();
                 return Err(format!("the server ended ({status}): {}", text.trim_end()));
             }
-            let error = match mount(&self.target) {
-                // It serves when an attribute is answered, not when it listens.
-                Ok(root) => match self.client(Duration::from_secs(5)).getattr(&root) {
-                    Ok(_) => return Ok(()),
-                    Err(error) => error.to_string(),
+            // A client would wait for one that has ended.
+            let error = match TcpStream::connect(self.target.address) {
+                Ok(_) => match mount(&self.target) {
+                    // It serves when an attribute is answered, not when it listens.
+                    Ok(root) => match self.client(Duration::from_secs(5)).getattr(&root) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => error.to_string(),
+                    },
+                    Err(error) => error,
                 },
-                Err(error) => error,
+                Err(error) => error.to_string(),
             };
             if started.elapsed() > START_MAX {
                 return Err(format!("the server does not serve: {error}"));

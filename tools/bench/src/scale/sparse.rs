@@ -1,7 +1,8 @@
 //! One very large sparse file, overwritten at random through several checkpoints, then removed.
 //!
 //! - The places are spread over the whole file; each is written once, then overwritten in another order.
-//! - What is steady is the number of replies in windows of some seconds.
+//! - The log begins empty and takes in a burst at full speed. That is shown by itself: what is to be steady, the number of
+//!   replies in windows of some seconds, counts from the end of the first checkpoint of overwritten places on.
 
 use super::calls::{Kind, READ, WRITE};
 use super::drive::{Story, drive};
@@ -12,26 +13,33 @@ use crate::Outcome;
 use crate::content::{at, mix};
 use crate::load::wire::Reply;
 use clap::Args;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tarn_nfsclient::types::Change;
 use tarn_nfsclient::{Handle, client::How};
 
 const PIECE: u64 = 8192;
+/// GiB
+const SIZE_MAX: u64 = 8192;
+const SECONDS_MAX: u64 = 1_000_000;
 /// What is compared: replies in so much time.
 const WINDOW: Duration = Duration::from_secs(5);
+/// Between two looks whether a checkpoint was stored.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Args)]
 pub struct Sparse {
     #[command(flatten)]
     pub(super) common: Common,
-    /// GiB
-    #[arg(long, default_value_t = 1024)]
+    /// GiB, a power of two
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
     size: u64,
-    /// Places that are written
-    #[arg(long, default_value_t = 400_000)]
+    /// Places that are written, 8 KiB each: more than calls in flight
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1..))]
     places: u64,
     /// Seconds of overwriting
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
     /// Seconds to watch the space come back
     #[arg(long, default_value_t = 60)]
@@ -41,16 +49,24 @@ pub struct Sparse {
     record_size: Option<String>,
 }
 
+/// How long writes go on.
+enum Pass {
+    /// Until every place was written.
+    Once,
+    /// Until a checkpoint of overwritten places is stored.
+    Burst(Arc<AtomicBool>),
+    Timed(Instant),
+}
+
 /// 8 KiB FILE_SYNC writes, one after another, at places drawn from the whole file.
 struct Overwrite {
     file: Handle,
     kind: Kind,
     pieces: u64,
     places: u64,
-    /// Writes so far, and the one to end before.
+    /// Writes so far.
     next: u64,
-    last: u64,
-    until: Option<Instant>,
+    pass: Pass,
     /// When each place was last written, as the number of the write; 0: never.
     written: Vec<u64>,
     /// The place of each slot's write; one place is not written twice at a time.
@@ -61,16 +77,29 @@ struct Overwrite {
 
 impl Overwrite {
     fn offset(&self, place: u64) -> u64 {
-        // An odd multiplier visits every piece once before any comes again.
+        // An odd multiplier visits every piece of a power of two once before any comes again.
         place.wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.pieces * PIECE
     }
 
-    fn draw(&mut self, first: bool) -> Option<(u64, u64)> {
-        if self.next == self.last || self.until.is_some_and(|until| Instant::now() >= until) {
+    fn is_over(&self) -> bool {
+        match &self.pass {
+            Pass::Once => self.next == self.places,
+            Pass::Burst(over) => over.load(Ordering::Relaxed),
+            Pass::Timed(until) => Instant::now() >= *until,
+        }
+    }
+
+    /// Begins anew to count.
+    fn begin(&mut self, pass: Pass) {
+        (self.pass, self.windows, self.started) = (pass, Vec::new(), Instant::now());
+    }
+
+    fn draw(&mut self) -> Option<(u64, u64)> {
+        if self.is_over() {
             return None;
         }
         self.next += 1;
-        let mut place = if first { self.next - 1 } else { mix(self.next) % self.places };
+        let mut place = if matches!(self.pass, Pass::Once) { self.next - 1 } else { mix(self.next) % self.places };
         while self.slots.iter().flatten().any(|(held, _)| *held == place) {
             place = (place + 1) % self.places;
         }
@@ -85,8 +114,7 @@ fn content(write: u64) -> &'static [u8] {
 
 impl Story for Overwrite {
     fn call(&mut self, slot: usize, xid: u32, out: &mut Vec<u8>) -> bool {
-        let first = self.until.is_none();
-        let Some((place, write)) = self.draw(first) else { return false };
+        let Some((place, write)) = self.draw() else { return false };
         self.slots[slot] = Some((place, write));
         let offset = self.offset(place);
         self.kind.call(xid, out, |arguments| {
@@ -152,6 +180,7 @@ impl Story for Verify<'_> {
 
 impl Sparse {
     pub fn run(&self) -> Outcome<()> {
+        self.check()?;
         let mut own = Own::start(&self.common)?;
         if let Some(size) = &self.record_size {
             own.tarn(&["volume", "set", "vol", "--record-size", size])?;
@@ -168,8 +197,7 @@ impl Sparse {
             pieces: size / PIECE,
             places: self.places,
             next: 0,
-            last: self.places,
-            until: None,
+            pass: Pass::Once,
             written: vec![0; self.places as usize],
             slots: vec![None; connections * depth],
             windows: Vec::new(),
@@ -181,10 +209,9 @@ impl Sparse {
         self.say_windows(&story);
         // What was written first is to be in the store, so that it is overwritten there.
         own.tarn(&["checkpoint"])?;
+        self.burst(&own, &mut story)?;
         let before = own.status()?["checkpoint"].clone();
-        (story.windows, story.started) = (Vec::new(), Instant::now());
-        story.last = u64::MAX;
-        story.until = Some(Instant::now() + Duration::from_secs(self.seconds));
+        story.begin(Pass::Timed(Instant::now() + Duration::from_secs(self.seconds)));
         let ran = drive(own.target.address, self.common.shape, &mut story)?;
         println!(
             "overwriting: {} in {:.0} s, {:.0}/s, p50 {:.0} us, p99 {:.0} us",
@@ -202,6 +229,41 @@ impl Sparse {
         drop(watch);
         self.verify(&mut own, &story)?;
         self.remove(&own, &root)
+    }
+
+    fn check(&self) -> Outcome<()> {
+        let (pieces, calls) = ((self.size << 30) / PIECE, self.common.shape.0 * self.common.shape.1);
+        if !self.size.is_power_of_two() {
+            return Err(format!("--size {}: give a power of two", self.size));
+        }
+        if self.places > pieces {
+            return Err(format!("--places {}: {} GiB have {pieces} of them; give fewer", self.places, self.size));
+        }
+        if self.places <= calls as u64 {
+            return Err(format!("--places {}: give more than the {calls} calls in flight (--shape)", self.places));
+        }
+        Ok(())
+    }
+
+    /// Overwrites from an empty log on, until a checkpoint of that is stored.
+    fn burst(&self, own: &Own, story: &mut Overwrite) -> Outcome<()> {
+        let stored = || own.status().map(|status| status["checkpoint"]["count"].as_u64());
+        let (before, over) = (stored()?, Arc::new(AtomicBool::new(false)));
+        story.begin(Pass::Burst(over.clone()));
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) && matches!(stored(), Ok(now) if now == before) {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            let ran = drive(own.target.address, self.common.shape, story);
+            over.store(true, Ordering::Relaxed);
+            ran
+        })?;
+        let (seconds, rate) = (ran.elapsed.as_secs_f64(), ran.rate(ran.calls));
+        println!("the burst, overwriting until the first checkpoint: {} in {seconds:.1} s, {rate:.0}/s", ran.calls);
+        Ok(())
     }
 
     fn say_windows(&self, story: &Overwrite) {
@@ -248,5 +310,32 @@ impl Sparse {
             std::thread::sleep(Duration::from_secs(1));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sparse: Sparse,
+    }
+
+    fn refused(arguments: &str) -> String {
+        let line = Line::parse_from(format!("sparse --tarn tarn {arguments}").split(' '));
+        line.sparse.check().expect_err(arguments)
+    }
+
+    #[test]
+    fn places_that_are_none_or_are_all_in_flight_are_refused() {
+        assert!(refused("--size 1 --places 131073").contains("give fewer"));
+        assert!(refused("--size 1000 --places 1000").contains("power of two"));
+        assert!(refused("--shape 4x16 --places 64").contains("more than the 64"));
+        let fits = Line::parse_from("sparse --tarn tarn --size 1 --places 131072".split(' '));
+        assert_eq!(fits.sparse.check(), Ok(()));
     }
 }
