@@ -2,8 +2,8 @@
 //!
 //! - A metadata store that meets a full disk in the middle of a commit has failed: it has to be opened again, for which it
 //!   must write, and until then it reads nothing. So it is not brought there: reading goes on while the disk is full.
-//! - New segments leave more room than a batch alone asks for: a deletion still fits where new content does not, or a
-//!   store that filled itself could never be emptied.
+//! - New segments leave more room than a batch alone asks for: a generation of deletions still fits where one with new content
+//!   does not. One that is behind such content waits for it all the same.
 
 use tarn_meta::Batch;
 
