@@ -14,6 +14,7 @@ use tarn_vfs::{Caller, FileSystem, FileType, SetAttr};
 
 use super::opening::{make, write};
 use super::reclaim::{clean, noise, set_size};
+use crate::core::Core;
 use crate::fsck::walk;
 use crate::key::{Key, Kind, segment_id};
 use crate::testing::Rig;
@@ -71,11 +72,16 @@ async fn world() -> World {
 impl World {
     /// What the walk says of the store with these keys.
     async fn walk(&self, keys: &Keys) -> Vec<String> {
+        self.walk_with(keys, None).await
+    }
+
+    /// The same, with the records that `core` reads.
+    async fn walk_with(&self, keys: &Keys, core: Option<&Core>) -> Vec<String> {
         let store = MemOpener::new(MemDisk::new()).open().await.unwrap();
         let changes = keys.iter().map(|(key, value)| (key.bytes(), Some(value.clone()))).collect();
         store.commit(Batch { changes }).await.unwrap();
         let objects: Arc<dyn Store> = self.rig.memory.clone();
-        let report = walk(store.view(), objects, None, false, &mut |_| ()).await.unwrap();
+        let report = walk(store.view(), objects, core, core.is_some(), &mut |_| ()).await.unwrap();
         report.findings
     }
 
@@ -392,6 +398,12 @@ async fn missing_and_damaged_objects_are_found_by_walk_and_scrub() {
     });
     let broken_off = broken_off.await.unwrap();
     assert!(broken_off.canceled && broken_off.segments == 1, "{broken_off:?} {seen:?}");
+
+    let mut keys = world.keys.clone();
+    assert_eq!(world.walk_with(&keys, Some(&engine.core)).await, [""; 0]);
+    world.pointer(&mut keys, 2, |pointer| pointer.zeros = 9);
+    let found = world.walk_with(&keys, Some(&engine.core)).await;
+    assert!(found.len() == 1 && found[0].contains("first 9 bytes are not all zeros"), "{found:?}");
 
     // A byte of a record that lives.
     let pointer = RecordPointer::decode(&world.keys[&Key::pointer(world.volume, world.file, 2)]).unwrap();
