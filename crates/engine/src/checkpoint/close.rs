@@ -36,6 +36,8 @@ impl Core {
         }
         let entry = Entry { closes: true, ..Entry::default() };
         let last = self.append_gated(&self.present(), &entry, None, true)?;
+        let taken = self.log.used_up_to(last).saturating_sub(self.log.used_up_to(open.after));
+        self.brake.weighs(taken + open.unlogged());
         let mut usage: Vec<_> = self.volumes.all().iter().map(|volume| (volume.id, volume.usage.get())).collect();
         usage.extend(self.deleted.lock().iter().map(|(id, (_, usage))| (*id, usage.get())));
         let next_inode = self.numbers.next_inode.load(Ordering::Relaxed);
