@@ -5,6 +5,8 @@
 //! - The wake hook never blocks: it sets a token that the thread takes when it next looks.
 //! - Where changes are held back, because checkpoints do not keep up, it rests before each flush: more of them share one, and
 //!   what it would have cost goes to the checkpoint that they are held back for.
+//! - Where a flush takes long, it waits a little for those whom the last one answered: else they find the next one gone, half of
+//!   the clients shares each, and each of them waits for two.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -20,6 +22,15 @@ use crate::exit::{Outcome, Stop};
 const REST: Duration = Duration::from_micros(500);
 /// So long after one was held back it still does: those that are held go together, some tens of milliseconds apart.
 const HELD: Duration = Duration::from_millis(100);
+/// A flush that takes so long and that so many wait for: the next one waits for as many, half of that time at most, in such steps.
+const SLOW: Duration = Duration::from_millis(1);
+const SEVERAL: usize = 2;
+const GATHER_MAX: Duration = Duration::from_millis(2);
+const STEP: Duration = Duration::from_micros(100);
+/// Nobody is waited for once so much is to be written.
+const ENOUGH: usize = 1 << 20;
+/// Flushes that do not wait after one that waited in vain.
+const IN_VAIN: u32 = 16;
 
 /// When changes were held back last.
 #[derive(Default)]
@@ -32,6 +43,45 @@ impl Lately {
             self.0 = Some(now);
         }
         self.0.is_some_and(|at| now.saturating_duration_since(at) < HELD)
+    }
+}
+
+/// What the flushes so far say of the next.
+#[derive(Default)]
+struct Gathering {
+    took: Duration,
+    /// Who waited for the last one or came meanwhile.
+    waited: usize,
+    /// So many do not wait.
+    in_vain: u32,
+}
+
+impl Gathering {
+    fn flushed(&mut self, took: Duration, waited: usize) {
+        (self.took, self.waited) = (took, waited);
+        self.in_vain = self.in_vain.saturating_sub(1);
+    }
+
+    /// How long the next one waits for as many.
+    fn waits(&self) -> Duration {
+        let worth = self.in_vain == 0 && self.took >= SLOW && self.waited >= SEVERAL;
+        if worth { (self.took / 2).min(GATHER_MAX) } else { Duration::ZERO }
+    }
+
+    /// Waits for them, of whom `here` says how many are there.
+    fn gather(&mut self, here: impl Fn() -> usize) {
+        let waits = self.waits();
+        if waits.is_zero() {
+            return;
+        }
+        let begin = Instant::now();
+        while here() < self.waited && begin.elapsed() < waits {
+            std::thread::sleep(STEP);
+        }
+        // Some may have been counted twice.
+        if here() < self.waited - self.waited / 4 {
+            self.in_vain = IN_VAIN;
+        }
     }
 }
 
@@ -82,20 +132,25 @@ impl Flusher {
                 crate::slice::shorten();
                 // Threads that are gone are the flush's to notice.
                 let beside = move |write| drop(hand.send(write));
-                let mut lately = Lately::default();
-                let mut next = || {
+                let (mut lately, mut gathering) = (Lately::default(), Gathering::default());
+                let mut next = |gathering: &mut Gathering| {
                     if lately.note(were_held(), Instant::now()) {
                         std::thread::sleep(REST);
+                    } else {
+                        gathering.gather(|| if log.buffered() < ENOUGH { log.waiting() } else { usize::MAX });
                     }
                     log.begin_flush()
                 };
                 while !stopped.load(Ordering::Acquire) {
-                    while let Some(mut job) = next() {
+                    while let Some(mut job) = next(&mut gathering) {
+                        let (began, waiting) = (Instant::now(), log.waiting());
                         let result = job.run_beside(&beside);
                         if let Err(error) = &result {
                             tracing::error!("the log {} failed: {error}", log.name());
                         }
+                        let took = began.elapsed();
                         log.finish_flush(job, result);
+                        gathering.flushed(took, waiting + log.waiting());
                     }
                     std::thread::park();
                 }
@@ -119,7 +174,35 @@ impl Flusher {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn a_long_flush_waits_for_those_whom_the_last_one_answered() {
+        let after = |ms, waited| {
+            let mut gathering = Gathering::default();
+            gathering.flushed(Duration::from_millis(ms), waited);
+            gathering
+        };
+        assert_eq!(after(3, 4).waits(), Duration::from_micros(1500));
+        assert_eq!(after(9, 4).waits(), GATHER_MAX);
+        assert_eq!(after(3, SEVERAL - 1).waits(), Duration::ZERO, "who is alone");
+        assert_eq!(after(0, 4).waits(), Duration::ZERO, "a short one");
+        let (looks, mut gathering) = (Cell::new(0), after(1000, 4));
+        gathering.gather(|| looks.replace(looks.get() + 1));
+        assert!((5..8).contains(&looks.get()), "until they are there: {}", looks.get());
+        assert_eq!(gathering.waits(), GATHER_MAX);
+        let begin = Instant::now();
+        gathering.gather(|| 2);
+        assert!(begin.elapsed() >= GATHER_MAX, "and no longer than that");
+        for left in (0..IN_VAIN).rev() {
+            assert_eq!(gathering.waits(), Duration::ZERO, "it was in vain");
+            gathering.flushed(Duration::from_millis(9), 4);
+            assert_eq!(gathering.in_vain, left);
+        }
+        assert_eq!(gathering.waits(), GATHER_MAX);
+    }
 
     #[test]
     fn it_rests_for_a_while_after_changes_were_held() {

@@ -272,6 +272,11 @@ impl Log {
         (self.capacity() - self.reserve()).saturating_sub(self.used())
     }
 
+    /// How many wait for a flush.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiters.len()
+    }
+
     /// Bytes that wait in memory to be written.
     pub fn buffered(&self) -> usize {
         self.state.lock().buffered
