@@ -115,9 +115,14 @@ fn of_what_is_written_over_checkpoints_take_more_of_the_log() {
     assert_eq!(brake.written_over(), 2.0, "the next is taken for such a one");
 }
 
-/// Writers without end beside checkpoints, on one processor, that read for some seconds what they need first, and have `merged`
-/// of it for two and a half of each thirteen seconds, in which tables are merged: bytes that came in each `window` steps of 2 ms.
-fn windows(cost_of_storing: f64, reading: f64, merged: f64, window: u32) -> Vec<f64> {
+/// All that is left of the processor, always.
+const ALONE: fn(u32) -> f64 = |_| 1.0;
+/// Tables are merged in two and a half of each thirteen seconds.
+const MERGING: fn(u32) -> f64 = |turn| if turn % 6500 < 1250 { 0.35 } else { 1.0 };
+
+/// Writers without end beside checkpoints, on one processor, that read for some seconds what they need first, and in each of `turns`
+/// steps of 2 ms have a `share` of what is left of it: bytes that came in each `window` steps.
+fn windows(cost_of_storing: f64, reading: f64, share: fn(u32) -> f64, turns: u32, window: u32) -> Vec<f64> {
     const STEP: Duration = Duration::from_millis(2);
     const LOG: f64 = 4e9;
     const COST: f64 = 4.5e-9;
@@ -126,7 +131,7 @@ fn windows(cost_of_storing: f64, reading: f64, merged: f64, window: u32) -> Vec<
     let (mut used, mut frees, mut read, mut stored, mut batch, mut pressed) = (0.0, 0.0, 0.0, 0.0, 0.0, false);
     let mut times = [0.0; 3];
     let mut came = vec![0.0];
-    for turn in 0..30_000u32 {
+    for turn in 0..turns {
         let now = STEP * turn;
         let fastest = if frees > 0.0 { 0.9 / COST } else { 3.0 / COST };
         let let_in = brake.rate(Fill::of_log(used as u64, LOG as u64, 40)).unwrap_or(f64::INFINITY).min(fastest);
@@ -142,8 +147,7 @@ fn windows(cost_of_storing: f64, reading: f64, merged: f64, window: u32) -> Vec<
             brake.prepares((read / reading * 1e6) as usize, 1_000_000);
         } else if frees > 0.0 && stored < frees {
             times[1] += step;
-            let share = if turn % 6500 < 1250 { merged } else { 1.0 };
-            stored += step * share * (1.0 - let_in * COST).max(0.1) / cost_of_storing;
+            stored += step * share(turn) * (1.0 - let_in * COST).max(0.1) / cost_of_storing;
             brake.goes_on((stored / frees * 1e6) as usize, 1_000_000, now);
         } else if frees > 0.0 && batch > 0.0 {
             batch -= step;
@@ -180,7 +184,7 @@ fn steady(windows: &[f64], part: f64) -> f64 {
 #[test]
 fn after_a_burst_as_much_comes_as_later() {
     for cost_of_storing in [3e-9, 5e-9, 7e-9] {
-        let windows = windows(cost_of_storing, 0.0, 1.0, 2500);
+        let windows = windows(cost_of_storing, 0.0, ALONE, 30_000, 2500);
         let median = steady(&windows[1..], 0.2);
         assert!(windows[0] > 1.7 * median, "no burst is taken in: {windows:.0?}");
     }
@@ -190,14 +194,24 @@ fn after_a_burst_as_much_comes_as_later() {
 fn what_a_checkpoint_reads_first_makes_nobody_slower_at_its_end() {
     for cost_of_storing in [2e-9, 3e-9, 5e-9] {
         // Behind the burst, and the checkpoints that show it.
-        steady(&windows(cost_of_storing, 0.7, 1.0, 250)[60..], 0.15);
+        steady(&windows(cost_of_storing, 0.7, ALONE, 30_000, 250)[60..], 0.15);
     }
 }
 
 #[test]
 fn a_checkpoint_that_is_slow_for_seconds_makes_nobody_much_slower() {
     for cost_of_storing in [2e-9, 3e-9, 5e-9] {
-        steady(&windows(cost_of_storing, 0.7, 0.35, 500)[30..], 0.17);
+        steady(&windows(cost_of_storing, 0.7, MERGING, 30_000, 500)[30..], 0.17);
+    }
+}
+
+#[test]
+fn a_store_that_becomes_slower_stops_nobody() {
+    for cost_of_storing in [2e-9, 3e-9, 5e-9] {
+        let windows = windows(cost_of_storing, 0.7, |turn| if turn < 20_000 { 1.0 } else { 0.25 }, 120_000, 500);
+        let settled = windows[windows.len() - 1];
+        let least = windows[40..].iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least > settled * 0.5, "{least:e} of {settled:e}");
     }
 }
 
