@@ -57,8 +57,9 @@ const LATELY: u64 = 64 << 20;
 /// What was known of the speed counts so many times as what a look shows: where the log begins to fill, and at most, with each look
 /// one more, for the log has room for two or three seconds in which tables are merged.
 const KNOWN_COUNTS: (u64, u64) = (3, 31);
-/// A byte that is counted takes no less of the log, and no more, for a thousand: frames are written in whole blocks.
-const WEIGHT: (u64, u64) = (1000, 4000);
+/// A byte that is counted takes no less of the log, and no more, for a thousand: frames are written in whole blocks. What a COMMIT
+/// brings into the log behind the generation that counted it is not what changes take.
+const WEIGHT: (u64, u64) = (1000, 2000);
 /// What is taken for granted of a checkpoint's time, until one has shown it.
 const PARTS_UNKNOWN: Parts = Parts { before: 0.0, records: 0.95 };
 

@@ -338,7 +338,7 @@ fn what_takes_more_of_the_log_than_its_bytes_waits_for_that() {
     assert_eq!(of_before(), 100.0, "never less than its bytes");
     count(100);
     brake.weighs(10_000 << 20);
-    assert_eq!(of_before(), 25.0, "nor beyond measure");
+    assert_eq!(of_before(), 50.0, "nor beyond measure");
 }
 
 #[test]
