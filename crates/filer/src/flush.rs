@@ -68,16 +68,13 @@ impl Gathering {
         if worth { (self.took / 2).min(GATHER_MAX) } else { Duration::ZERO }
     }
 
-    /// Waits for them, of whom `here` says how many are there.
-    fn gather(&mut self, here: impl Fn() -> usize) {
+    /// Waits for them, of whom `here` says how many are there; `step` waits for a step and says how long it has been.
+    fn gather(&mut self, here: impl Fn() -> usize, mut step: impl FnMut() -> Duration) {
         let waits = self.waits();
         if waits.is_zero() {
             return;
         }
-        let begin = Instant::now();
-        while here() < self.waited && begin.elapsed() < waits {
-            std::thread::sleep(STEP);
-        }
+        while here() < self.waited && step() < waits {}
         // Some may have been counted twice.
         if here() < self.waited - self.waited / 4 {
             self.in_vain = IN_VAIN;
@@ -137,7 +134,12 @@ impl Flusher {
                     if lately.note(were_held(), Instant::now()) {
                         std::thread::sleep(REST);
                     } else {
-                        gathering.gather(|| if log.buffered() < ENOUGH { log.waiting() } else { usize::MAX });
+                        let begin = Instant::now();
+                        let step = || {
+                            std::thread::sleep(STEP);
+                            begin.elapsed()
+                        };
+                        gathering.gather(|| if log.buffered() < ENOUGH { log.waiting() } else { usize::MAX }, step);
                     }
                     log.begin_flush()
                 };
@@ -189,13 +191,17 @@ mod tests {
         assert_eq!(after(9, 4).waits(), GATHER_MAX);
         assert_eq!(after(3, SEVERAL - 1).waits(), Duration::ZERO, "who is alone");
         assert_eq!(after(0, 4).waits(), Duration::ZERO, "a short one");
-        let (looks, mut gathering) = (Cell::new(0), after(1000, 4));
-        gathering.gather(|| looks.replace(looks.get() + 1));
-        assert!((5..8).contains(&looks.get()), "until they are there: {}", looks.get());
+        let (steps, mut gathering) = (Cell::new(0), after(9, 4));
+        let step = || {
+            steps.set(steps.get() + 1);
+            STEP * steps.get()
+        };
+        gathering.gather(|| steps.get() as usize, step);
+        assert_eq!(steps.get(), 4, "until they are there");
         assert_eq!(gathering.waits(), GATHER_MAX);
-        let begin = Instant::now();
-        gathering.gather(|| 2);
-        assert!(begin.elapsed() >= GATHER_MAX, "and no longer than that");
+        steps.set(0);
+        gathering.gather(|| 2, step);
+        assert_eq!(STEP * steps.get(), GATHER_MAX, "and no longer than that");
         for left in (0..IN_VAIN).rev() {
             assert_eq!(gathering.waits(), Duration::ZERO, "it was in vain");
             gathering.flushed(Duration::from_millis(9), 4);
