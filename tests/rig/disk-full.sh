@@ -1,7 +1,7 @@
 #!/bin/bash
 # disk-full.sh - log, state and store lie on one small disk, ext4, and it runs full: NOSPC, reading goes on, nothing lost.
 #
-# Also: killed and started while it is full; and with room again the same server takes changes again by itself.
+# Also: files that are removed make room; killed and started while it is full; and with room again the same server takes changes again by itself.
 . "$(dirname "$0")/lib.sh"
 begin
 # Small caches: what is read comes from the store.
@@ -19,6 +19,15 @@ in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading while the disk is
 # What takes no room is taken, for it only needs the log.
 write --seconds 3 --rate 1000000 --over || fail "writing over while the disk is full"
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading what was written over"
+# Files that are removed make room, though the data of some of them was never stored.
+removed=0
+while says '  FULL'; do
+    [ $((removed += 1)) -le 5 ] || fail "files were removed, and it is still full"
+    in_ns "$NFSLOAD" drop --ledger "$WORK/ledger" || fail "removing while the disk is full"
+    for _ in $(seq 75); do says '  FULL' || break; sleep 0.2; done
+done
+in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading once files were removed"
+write --seconds 120 --until NOSPC || fail "filling it again"
 
 stop KILL
 # Whether it starts on the full disk, or says what is wrong: both are right, losing anything is not.
@@ -62,4 +71,4 @@ write --seconds 1 --rate 2000000 || fail "writing with room again, after names"
 stop TERM
 serve
 in_ns "$NFSLOAD" read --ledger "$WORK/ledger" || fail "reading after a clean stop"
-echo "$said; reading goes on, $started; with room again it goes on by itself"
+echo "$said; reading goes on, room after $removed removals of four files, $started; with room again it goes on by itself"

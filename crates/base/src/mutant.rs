@@ -38,6 +38,7 @@ mutants! {
     LATE_COPY_RUNS, "late-copy-runs", "9: a late copy does not run over what came since";
     RECLAIM_REFUSED, "reclaim-refused", "10: in grace reclaims are granted";
     LOCK_GRANTED_IN_GRACE, "lock-granted-in-grace", "10: in grace only reclaims are granted";
+    OLDER_OVER_NEWER, "older-over-newer", "15: of generations that are stored together the newest counts";
     TRIM_TOO_EARLY, "trim-too-early", "15: the log is trimmed after the batch";
     BATCH_BEFORE_SEGMENTS, "batch-before-segments", "15: what a batch names is written before it";
     TIMEOUT_TAKEN_AS_FAILED, "timeout-taken-as-failed", "15: a PUT without an answer may have happened";

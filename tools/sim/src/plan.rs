@@ -1,7 +1,9 @@
 //! What the seed decides before anything happens: sizes, speeds, faults, how each life ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tarn_engine::config::{Capacity, Space};
 use tarn_engine::{Bypass, Config};
 use tarn_vfs::{CompressionSetting, VolumeSettings, WriteSpeed};
 
@@ -38,8 +40,9 @@ pub enum DeviceFault {
 }
 
 /// Crash points met while clients work.
-pub const LIFE_POINTS: [&str; 10] = [
+pub const LIFE_POINTS: [&str; 11] = [
     "checkpoint begins",
+    "generations go together",
     "segments are written",
     "before the batch",
     "before opening the metadata store again",
@@ -132,6 +135,8 @@ pub struct Plan {
     pub bypass: Bypass,
     /// From which size on data is kept where it was received.
     pub kept_min: usize,
+    /// The store says how much room it has, and always that it has enough: one that was full takes all changes together.
+    pub tells_room: bool,
 }
 
 impl Plan {
@@ -159,12 +164,15 @@ impl Plan {
             hold: Duration::from_millis(*chance.pick(&[0, 500, 20_000, 900_000])),
             bypass: bypass(&mut Chance::new(seed, "bypass")),
             kept_min: *Chance::new(seed, "kept").pick(&[1, 4096, 128 << 10]),
+            tells_room: Chance::new(seed, "room").percent(80),
         }
     }
 
     /// The engine's settings, as the plan has them.
     pub fn config(&self) -> Config {
+        let room: Capacity = Arc::new(|| Some(Space { total: 1 << 40, free: 1 << 40, files: u64::MAX }));
         Config {
+            capacity: self.tells_room.then_some(room),
             key_cache_bytes: self.key_cache_bytes,
             record_cache_bytes: self.record_cache_bytes,
             dedupe_bytes: self.dedupe_bytes,
@@ -209,7 +217,7 @@ impl LifePlan {
             moves: chance.percent(50),
             loses_log: number >= 2 && chance.percent(15),
             store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
-            store_full: *chance.pick(&[0, 0, 0, 0, 100]),
+            store_full: *chance.pick(&[0, 0, 0, 100, 400]),
             store_spells: *chance.pick(&[0, 0, 0, 10]),
             spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
             clock_jumps: *chance.pick(&[0, 0, 20]),

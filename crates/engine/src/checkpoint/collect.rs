@@ -1,21 +1,24 @@
-//! What a generation changes, with the old values that matter: one ordered pass over sorted keys (engine rule 16).
+//! What a span of generations changes, with the old values that matter: one ordered pass over sorted keys (engine rule 16).
 //!
-//! - The view is the state right before the generation: it is the oldest.
-//! - Pointers of an inode created in the generation are not looked for: the view cannot hold any. Nor are those behind the end
-//!   that a file had before the generation, unless it had cuts: what a stream appends has none.
+//! - The view is the state right before the span: it begins with the oldest generation.
+//! - What the span's end does not show is not stored: data of files that are gone, or that was cut off or written over. But what a
+//!   partial cut hides is charged until reclaim has removed its pointer ([`crate::ops::data`]): it gets one, of a single zero.
+//! - Pointers of an inode created in the span are not looked for: the view cannot hold any. Nor are those behind the end
+//!   that a file had before it, unless it had cuts: what a stream appends has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tarn_base::ids::{Ino, VolumeId};
+use tarn_base::mutant;
 use tarn_data::RecordPointer;
 use tarn_meta::MetaView;
 
 use super::CheckpointError;
 use crate::core::Core;
 use crate::key::{Key, Kind};
-use crate::overlay::{DataKey, DirtyRecord, Generation};
+use crate::overlay::{DataKey, DirtyRecord, Extent, Source, Span};
 use crate::value::{Inode, MapState};
 
 /// Keys asked of the view at once.
@@ -27,7 +30,7 @@ const WORTH_A_LOOK: usize = 16;
 /// A volume and an inode of it.
 type Owner = (VolumeId, Ino);
 
-/// A map with dirty data, as of the generation's end.
+/// A map with dirty data, as of the span's end.
 #[derive(Clone, Debug)]
 pub struct MapEnd {
     pub inode: Inode,
@@ -46,7 +49,7 @@ pub struct Due {
     pub record_size: u32,
 }
 
-/// Everything a generation changes.
+/// Everything a span changes.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// In order of key.
@@ -57,13 +60,9 @@ pub struct Collected {
     pub dead: Vec<RecordPointer>,
 }
 
-pub async fn collect(
-    core: &Core,
-    view: &Arc<dyn MetaView>,
-    generation: &Generation,
-) -> Result<Collected, CheckpointError> {
-    let keys = generation.sorted_keys();
-    let records = generation.sorted_records();
+pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Result<Collected, CheckpointError> {
+    let keys = span.sorted_keys();
+    let records = span.sorted_records();
     let maps = map_ends(core, view, &keys, &records).await?;
 
     let mut pointers = Walk::over(&keys);
@@ -76,7 +75,7 @@ pub async fn collect(
     for of_map in maps_of() {
         let Some(((volume, map, _), _)) = of_map.first() else { continue };
         let end = ends.to(&(*volume, *map));
-        if end.is_some_and(|end| end.inode.generation > generation.after) {
+        if end.is_some_and(|end| end.inode.generation > span.after()) {
             continue;
         }
         let before = before.get(&(*volume, *map)).copied().unwrap_or(u64::MAX);
@@ -91,11 +90,20 @@ pub async fn collect(
 
     let mut out = Collected::default();
     let mut ends = Walk::over(&maps);
-    for (key, dirty) in records {
+    for (key, mut dirty) in records {
         let pointer_key = Key::pointer(key.0, key.1, key.2);
         let Some(end) = ends.to(&(key.0, key.1)) else { continue };
         let counts = |generation| end.cuts.as_ref().is_none_or(|cuts| cuts.counts(key.2, generation));
         if !counts(dirty.generation) {
+            if end.cuts.as_ref().is_some_and(|cuts| cuts.drops_charge(dirty.generation)) {
+                continue;
+            }
+            dirty.extents = vec![Extent { start: 0, end: 1, source: Source::Zero }];
+        }
+        if let Some(earlier) = out.records.last_mut().filter(|earlier| earlier.key == key) {
+            if !mutant::on(mutant::OLDER_OVER_NEWER) {
+                earlier.dirty.write_later(dirty);
+            }
             continue;
         }
         let old = old_pointer(&pointer_key)?;
@@ -103,7 +111,7 @@ pub async fn collect(
         if !changed {
             out.dead.extend(old);
         }
-        // A pointer that this generation removes was hidden by a cut.
+        // A pointer that the span removes was hidden by a cut.
         let base = old.filter(|old| !changed && counts(old.generation));
         out.records.push(Due { key, dirty, base, record_size: 1 << end.inode.record_bits });
     }
@@ -114,7 +122,7 @@ pub async fn collect(
     Ok(out)
 }
 
-/// How many records of each map may have had pointers before the generation, where that is known: nothing else hangs on it, so
+/// How many records of each map may have had pointers before the span, where that is known: nothing else hangs on it, so
 /// what is damaged is for whoever needs it to find.
 async fn records_before<'a>(
     view: &Arc<dyn MetaView>,
@@ -131,7 +139,7 @@ async fn records_before<'a>(
     Ok(whole.map(|(key, inode)| ((key.volume, Ino(key.a)), inode.size.div_ceil(1 << inode.record_bits))).collect())
 }
 
-/// The inodes and cuts of all maps with dirty data, as of the generation's end, in order. An inode that is gone has none.
+/// The inodes and cuts of all maps with dirty data, as of the span's end, in order. An inode that is gone has none.
 async fn map_ends(
     core: &Core,
     view: &Arc<dyn MetaView>,
@@ -158,7 +166,7 @@ async fn map_ends(
     Ok(out)
 }
 
-/// Values of `wanted`, which is in order, as of the generation's end: what it changed, else what the view has.
+/// Values of `wanted`, which is in order, as of the span's end: what it changed, else what the view has.
 async fn ends_of(
     view: &Arc<dyn MetaView>,
     keys: &[(Key, Option<Bytes>)],

@@ -21,7 +21,7 @@ use super::table::Table;
 use super::{CheckpointError, Done, Keeper, Turn};
 use crate::dedupe::Known;
 use crate::key::{KEY_SIZE, Key, Kind, segment_id};
-use crate::overlay::Closed;
+use crate::overlay::{Closed, Span};
 use crate::value::{ShardState, Usage};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -34,12 +34,12 @@ impl Keeper {
     pub(super) async fn finish(
         &self,
         turn: &mut Turn,
-        number: u64,
-        closed: &Closed,
+        span: &Span,
         collected: Collected,
         packed: Packed,
         finally: bool,
     ) -> Result<Done, CheckpointError> {
+        let closed = span.end();
         let changes = self.core.segments.waiting();
         let drawn: Vec<u32> = packed.segments.keys().map(|segment| segment.counter).collect();
         let view = self.core.stack.load().view.clone();
@@ -90,7 +90,7 @@ impl Keeper {
             return Err(error);
         }
         let done = Done { position: closed.last, keys: collected.keys.len() as u64, ..packed.done() };
-        self.show(turn, number, collected, packed, &changes).await?;
+        self.show(turn, span.number(), collected, packed, &changes).await?;
         turn.stages.show = lap.next();
         turn.trimmed = closed.last;
         self.trim(closed.last).await?;
@@ -128,7 +128,7 @@ impl Keeper {
         self.core.dedupe.hit(&packed.shared);
     }
 
-    /// The shard's state with this generation in the store.
+    /// The shard's state with all up to `closed` in the store.
     fn next_state(&self, turn: &Turn, closed: &Closed, finally: bool) -> ShardState {
         let beyond = if finally { 0 } else { RESERVE };
         let reserved = if finally { turn.next_segment } else { turn.state.reserved_counter };

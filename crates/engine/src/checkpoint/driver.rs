@@ -92,7 +92,7 @@ impl Keeper {
     async fn run_when_closed(self: Arc<Self>) {
         let mut pause = FIRST_PAUSE;
         while !self.stopping() {
-            match self.run_oldest(false).await {
+            match self.run_next(false).await {
                 Ok(Some(_)) => {
                     pause = FIRST_PAUSE;
                     self.core.checkpoint_due.notify_one();

@@ -1,11 +1,11 @@
-//! Checkpoints: moving one closed generation to the object store. Segments first, then one batch, then the log is
+//! Checkpoints: moving closed generations to the object store. Segments first, then one batch, then the log is
 //! trimmed (engine rules 14 to 16).
 //!
 //! - `close` ends a generation, `driver` says when. `collect` and `merge` find what is to be stored, `pack` puts it into
 //!   segments, `table` keeps the segments' keys, `commit` makes it durable, `presence` sees that it will stay, `exchange`
 //!   shows it and trims the log.
-//! - The oldest closed generation goes first, one at a time.
-//! - A checkpoint that fails is thrown away whole, its segment numbers given up, and begun again from the same
+//! - The oldest closed generation goes first, one at a time; where the store is full all go together, if that makes them fit (`room`).
+//! - A checkpoint that fails is thrown away whole, its segment numbers given up, and begun again from the oldest
 //!   generation.
 //! - After an error of the metadata store it is opened anew and P is read before anything else is decided.
 //! - Nothing is shown or deleted before the batch that justifies it is durable.
@@ -45,7 +45,7 @@ use tokio::sync::Notify;
 use self::stages::Lap;
 use crate::brake::Stored;
 use crate::core::Core;
-use crate::overlay::{Closed, Generation};
+use crate::overlay::Span;
 use crate::owner::Tenure;
 use crate::value::ShardState;
 
@@ -285,12 +285,12 @@ impl Keeper {
         }
     }
 
-    /// As [`Keeper::run_oldest`], and does not leave it at a record that is only suspected of damage, nor at a metadata
+    /// As [`Keeper::run_next`], and does not leave it at a record that is only suspected of damage, nor at a metadata
     /// store that only had to be opened again.
     async fn run_surely(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
         let (mut tries, mut reopened) = (0, 0);
         loop {
-            match self.run_oldest(finally).await {
+            match self.run_next(finally).await {
                 Err(CheckpointError::Read(tarn_vfs::Errno::Io)) if tries < suspects::ATTEMPTS => {
                     tries += 1;
                     self.core.world.clock.sleep(Duration::from_millis(700)).await;
@@ -301,23 +301,22 @@ impl Keeper {
         }
     }
 
-    /// One checkpoint of the oldest closed generation; `None` if there is none.
-    async fn run_oldest(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
+    /// One checkpoint of the oldest closed generation, or of all together; `None` if there is none.
+    async fn run_next(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
         let mut turn = self.turn.lock().await;
-        let stack = self.core.stack.load();
-        let Some(oldest) = stack.generations.last().cloned() else { return Ok(None) };
-        let Some(closed) = oldest.closed.get() else { return Ok(None) };
+        let together = self.core.health.store_full.load(Ordering::Relaxed) && self.closed_to_fit()?;
+        let Some(span) = Span::of(&self.core.stack.load(), together) else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
-        let frees = self.core.log.used_up_to(closed.last) + oldest.unlogged();
-        self.core.brake.begins(frees, oldest.to_store(self.core.record_size()));
-        let outcome = self.run(&mut turn, &oldest, closed, finally).await;
+        let frees = self.core.log.used_up_to(span.end().last) + span.unlogged();
+        self.core.brake.begins(frees, span.to_store(self.core.record_size()));
+        let outcome = self.run(&mut turn, &span, finally).await;
         let took = self.core.world.clock.steady() - begun;
         // One that was in the store already took no time.
         let stored = outcome.is_ok() && !turn.stages.commit.is_zero();
         let Stages { log, collect, read, pack, .. } = turn.stages;
         let stored =
-            stored.then_some(Stored { count: oldest.count(), took, before: log + collect, records: read + pack });
+            stored.then_some(Stored { count: span.count(), took, before: log + collect, records: read + pack });
         self.core.brake.ends(stored);
         let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome
@@ -333,19 +332,16 @@ impl Keeper {
         outcome.map(Some)
     }
 
-    async fn run(
-        &self,
-        turn: &mut Turn,
-        generation: &Generation,
-        closed: &Closed,
-        finally: bool,
-    ) -> Result<Done, CheckpointError> {
+    async fn run(&self, turn: &mut Turn, span: &Span, finally: bool) -> Result<Done, CheckpointError> {
         self.suspects.begin();
         // What is in the store must never be ahead of what the log has: a reply may still be waiting for it.
         let mut lap = Lap::new(&self.core.world);
-        self.core.log.wait(closed.last).await?;
+        self.core.log.wait(span.end().last).await?;
         turn.stages.log = lap.next();
         self.core.config.crash_point("checkpoint begins").await;
+        if span.is_several() {
+            self.core.config.crash_point("generations go together").await;
+        }
         self.room_to_begin()?;
         self.ready(turn).await?;
         if self.core.health.gone().is_some() {
@@ -355,14 +351,18 @@ impl Keeper {
             self.note_gone(None);
         }
         let mut undecided = std::mem::take(&mut turn.undecided);
-        if turn.state.position >= closed.last && !mutant::on(mutant::CHECKPOINT_DONE_TWICE) {
+        let oldest = span.oldest();
+        if let Some(closed) = oldest.closed.get()
+            && turn.state.position >= closed.last
+            && !mutant::on(mutant::CHECKPOINT_DONE_TWICE)
+        {
             // A batch whose answer was lost: it is there.
-            return self.adopt(turn, generation.number, closed).await;
+            return self.adopt(turn, oldest.number, closed).await;
         }
         turn.given_up.append(&mut undecided);
         self.losses.lock().clear();
         let view = self.core.stack.load().view.clone();
-        let collected = collect::collect(&self.core, &view, generation).await?;
+        let collected = collect::collect(&self.core, &view, span).await?;
         turn.stages.collect = lap.next();
         let mut packer = pack::Packer::new(self, turn);
         let packed = match self.store_records(&collected, &mut packer).await {
@@ -375,7 +375,7 @@ impl Keeper {
         };
         turn.stages.pack = lap.next().saturating_sub(turn.stages.read);
         self.core.config.crash_point("segments are written").await;
-        self.finish(turn, generation.number, closed, collected, packed, finally).await
+        self.finish(turn, span, collected, packed, finally).await
     }
 
     fn note(&self, outcome: &Result<Done, CheckpointError>) {

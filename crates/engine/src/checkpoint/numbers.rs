@@ -69,22 +69,27 @@ impl Keeper {
             Err(CheckpointError::Gone(_) | CheckpointError::Deposed) => {}
             // The next opening finds them.
             Err(_) if self.stopping() => {}
-            Err(_) => self.remove_given_up(turn).await,
+            // What it has left takes the room that the next one needs.
+            Err(CheckpointError::Full(_)) => while self.remove_given_up(turn).await && !turn.given_up.is_empty() {},
+            Err(_) => _ = self.remove_given_up(turn).await,
         }
     }
 
-    /// Deletes a few objects without a key; those that stay have their turn after the next attempt, or at the next opening.
+    /// Deletes a few objects without a key; those that stay have their turn after the next attempt, or at the next opening. Says whether
+    /// any has gone.
     ///
     /// A PUT that was not answered may arrive after that: each is deleted once more when the hold time is over, and
     /// counts as unsettled until then.
-    async fn remove_given_up(&self, turn: &mut Turn) {
+    async fn remove_given_up(&self, turn: &mut Turn) -> bool {
         let now = self.core.world.clock.steady();
         let few = turn.given_up.len().min(DELETES_AT_ONCE);
         let gone = self.delete_numbers(&turn.given_up[..few]).await;
         // Those that stay make room for others.
         turn.given_up.rotate_left(few);
         turn.given_up.retain(|counter| !gone.contains(counter));
+        let any = !gone.is_empty();
         turn.deleted.extend(gone.into_iter().map(|counter| (counter, now)));
+        any
     }
 
     /// Deletes a few objects once more that may have arrived after they were deleted.

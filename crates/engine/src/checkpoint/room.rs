@@ -3,12 +3,21 @@
 //! - A metadata store that meets a full disk in the middle of a commit has failed: it has to be opened again, for which it
 //!   must write, and until then it reads nothing. So it is not brought there: reading goes on while the disk is full.
 //! - New segments leave more room than a batch alone asks for: a generation of deletions still fits where one with new content
-//!   does not. One that is behind such content waits for it all the same.
+//!   does not.
+//! - One that is behind such content would wait for it: all go together then, if that fits, and what they remove or write over is
+//!   not stored.
 
+use std::collections::BTreeMap;
+
+use tarn_base::ids::{Ino, VolumeId};
 use tarn_meta::Batch;
+use tarn_wal::LogError;
 
 use super::{CheckpointError, Keeper};
 use crate::config::Space;
+use crate::key::Key;
+use crate::overlay::{DataKey, Stack};
+use crate::value::{Inode, MapState};
 
 /// Bytes that stay free for the metadata store: manifests, compactions, being opened again.
 const ROOM: u64 = 8 << 20;
@@ -17,7 +26,32 @@ const FILES: u64 = 64;
 /// Bytes that new segments leave free beyond those, for the batches that come after.
 const BEYOND: u64 = 8 << 20;
 
+/// What a record takes whose bytes nobody sees.
+const HIDDEN: u64 = 256;
+
+/// So many closed generations at most are there for the sake of a full store: each takes memory of its own.
+const CLOSED_MAX: usize = 64;
+
 impl Keeper {
+    /// Whether all changes together fit into the store, as far as it tells how much room it has. The open generation is closed then,
+    /// to go with the others.
+    pub(super) fn closed_to_fit(&self) -> Result<bool, LogError> {
+        let Some(Space { free, .. }) = self.core.config.capacity.as_ref().and_then(|ask| ask()) else {
+            return Ok(false);
+        };
+        let stack = self.core.stack.load();
+        let fit = stack.generations.len() <= CLOSED_MAX
+            && free >= ROOM + BEYOND + needed_together(&stack, self.core.record_size());
+        if fit && stack.open().count() > 0 {
+            match self.core.close_generation() {
+                // What is closed may fit without.
+                Ok(_) | Err(LogError::Full | LogError::Busy) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(fit)
+    }
+
     /// Whether there is room to begin at all.
     pub(super) fn room_to_begin(&self) -> Result<(), CheckpointError> {
         self.room(ROOM)
@@ -45,5 +79,55 @@ impl Keeper {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// Bytes that a checkpoint of all of `stack` would put into the store at most, about: not what files held that are gone, or what was
+/// cut off. Nothing is read for it.
+fn needed_together(stack: &Stack, record_size: u64) -> u64 {
+    let mut files: BTreeMap<(VolumeId, Ino), File> = BTreeMap::new();
+    let mut sizes: BTreeMap<DataKey, u64> = BTreeMap::new();
+    for generation in &stack.generations {
+        for (key, record) in generation.sorted_records() {
+            let file =
+                files.entry((key.0, key.1)).or_insert_with(|| File::at_the_end(stack, key.0, key.1, record_size));
+            let written = u64::from(record.extents.last().map_or(0, |extent| extent.end));
+            let size = match () {
+                () if !file.shows(key.2, record.generation) => HIDDEN,
+                () if record.new => written.min(file.record_size),
+                // What was there before is stored with it.
+                () => file.record_size,
+            };
+            let held = sizes.entry(key).or_default();
+            *held = size.max(*held);
+        }
+    }
+    let keys: u64 = stack.generations.iter().map(|generation| generation.keys_to_store()).sum();
+    // A batch is written once and compacted once.
+    sizes.values().sum::<u64>() + 2 * keys
+}
+
+/// A file as all changes leave it.
+struct File {
+    /// 0: it is gone.
+    record_size: u64,
+    cuts: Option<MapState>,
+}
+
+impl File {
+    fn at_the_end(stack: &Stack, volume: VolumeId, ino: Ino, record_size: u64) -> File {
+        let inode = stack.get(&Key::inode(volume, ino)).map(|changed| changed.value);
+        let record_size = match inode {
+            // As it was before, of which nothing is known here.
+            None => record_size,
+            Some(None) => 0,
+            Some(Some(value)) => Inode::decode(&value).map_or(record_size, |inode| 1 << inode.record_bits),
+        };
+        let cuts = stack.get(&Key::map(volume, ino)).and_then(|changed| changed.value);
+        File { record_size, cuts: cuts.and_then(|value| MapState::decode(&value).ok()) }
+    }
+
+    fn shows(&self, record: u64, generation: u32) -> bool {
+        self.record_size > 0 && self.cuts.as_ref().is_none_or(|cuts| cuts.counts(record, generation))
     }
 }

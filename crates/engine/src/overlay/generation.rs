@@ -13,7 +13,7 @@ use tarn_base::pages::{Copied, Pages};
 
 use super::filter::Filter;
 use super::record::{DirtyRecord, Extent, Source};
-use crate::key::Key;
+use crate::key::{KEY_SIZE, Key};
 use crate::value::{ShardState, Usage};
 
 const SHARDS: usize = 64;
@@ -228,6 +228,12 @@ impl Generation {
     /// Bytes of RAM that its keys and values take.
     pub fn key_bytes(&self) -> u64 {
         self.key_bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Bytes that its keys and values take in the store.
+    pub fn keys_to_store(&self) -> u64 {
+        let keys = self.keys.load(Ordering::Relaxed) as u64;
+        self.key_bytes().saturating_sub(keys * KEY_COST as u64) + keys * KEY_SIZE as u64
     }
 
     /// Bytes of RAM that it takes, all told.

@@ -9,8 +9,10 @@
 mod filter;
 mod generation;
 mod record;
+mod span;
 mod stack;
 
 pub use generation::{Closed, DataKey, Generation, OverlayValue};
 pub use record::{DirtyRecord, Extent, Source};
+pub use span::Span;
 pub use stack::{Load, Stack, StackCell};

@@ -188,6 +188,15 @@ impl DirtyRecord {
         Growth { ram: after.0 - before.0, unlogged: after.1 - before.1 }
     }
 
+    /// Puts what a later generation has of the record over what is there.
+    pub fn write_later(&mut self, later: DirtyRecord) {
+        self.generation = self.generation.max(later.generation);
+        self.new |= later.new;
+        for extent in later.extents {
+            self.write(extent);
+        }
+    }
+
     /// As [`DirtyRecord::write`], of a copy of `bytes`. They come where the same place was written before, if nobody else has what
     /// lies there.
     pub fn write_copy(&mut self, start: u32, bytes: &[u8]) -> Growth {

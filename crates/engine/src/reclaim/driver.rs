@@ -3,7 +3,8 @@
 //! - An idle shard costs nothing: cuts are looked for when the view has changed, segments when that is some time ago
 //!   or a hold time is over.
 //! - While the log is filling it goes on at a quarter of its rate: a store that is always written to would grow for ever without.
-//!   Only where checkpoints fail too it waits, for nothing comes of it then, and the log's room is the clients'.
+//!   Only where checkpoints fail too it waits, for nothing comes of it then, and the log's room is the clients'. Where they fail
+//!   because the store is full, it deletes what may be deleted, which takes no room and makes some.
 //! - It stops where the engine may not change anything any more.
 
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl Reclaim {
             if self.holds_back() {
                 continue;
             }
-            if let Err(error) = self.turn(&mut pace).await {
+            let turn = if self.deletes_only() { self.delete_due().await } else { self.turn(&mut pace).await };
+            if let Err(error) = turn {
                 tracing::debug!(%error, "reclaim begins again later");
             }
         }
@@ -45,11 +47,25 @@ impl Reclaim {
 
     fn holds_back(&self) -> bool {
         let health = &self.core.health;
-        let failing = || health.store_full.load(Ordering::Relaxed) || self.keeper.last().0.is_some();
+        let failing = || self.keeper.last().0.is_some() && !health.store_full.load(Ordering::Relaxed);
         self.core.log_is_filling() && failing()
             || health.deposed.load(Ordering::Relaxed)
             || health.read_only.read().is_some()
             || health.gone().is_some()
+    }
+
+    fn deletes_only(&self) -> bool {
+        self.core.log_is_filling() && self.core.health.store_full.load(Ordering::Relaxed)
+    }
+
+    async fn delete_due(&self) -> Result<(), ReclaimError> {
+        let mut memory = self.memory.lock().await;
+        if self.survey_is_due(memory.survey, self.core.stack.load().version) {
+            let (survey, mut done) = (self.survey(&mut memory).await?, Reclaimed::default());
+            self.delete_condemned(&mut memory, &survey, &mut done).await?;
+            tracing::debug!(?done, "reclaimed while the store is full");
+        }
+        Ok(())
     }
 
     async fn turn(&self, pace: &mut Pace) -> Result<(), ReclaimError> {

@@ -1,10 +1,12 @@
 //! Reclaim: whatever is truncated, removed or overwritten gives its space back, and nothing else goes.
 //!
 //! The random walk's seed decides operations, checkpoints, passes of reclaim beside them, and crashes. After each step
-//! files read as their model says; after some, the full walk finds nothing. Replay: call `wander` with the seed.
+//! files read as their model says; after some, the full walk finds nothing. Odd seeds have a store that was full before each
+//! checkpoint, which then takes all closed generations together. Replay: call `wander` with the seed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,7 @@ use tarn_vfs::{Caller, CreateMode, FileSystem, Node, SetAttr, Stability, VolumeS
 
 use super::opening::{make, read, write};
 use crate::admin::VolumeSpec;
+use crate::config::Space;
 use crate::engine::Engine;
 use crate::key::{Key, Kind, segment_id};
 use crate::testing::Rig;
@@ -537,12 +540,16 @@ async fn check(engine: &Engine, model: &Model, seed: u64, step: u64) {
 async fn wander(seed: u64) {
     let mut rig = Rig::new();
     rig.config.hold = Duration::ZERO;
+    rig.config.capacity = Some(Arc::new(|| Some(Space { total: 1 << 30, free: 1 << 29, files: u64::MAX })));
     let mut engine = rig.create().await;
     let (_, root) = small_volume(&engine).await;
+    let was_full = |engine: &Engine, full| engine.core.health.store_full.store(full, Ordering::Relaxed);
     let (mut model, mut chance) = (Model::new(), Chance(seed));
     for step in 0..120 {
         change(&engine, root, &mut model, &mut chance, step).await;
-        match chance.below(24) {
+        let event = chance.below(24);
+        was_full(&engine, seed % 2 == 1 && matches!(event, 0..=2 | 6));
+        match event {
             0..=2 => drop(engine.checkpoint().await.unwrap()),
             3..=5 => drop(engine.core.close_generation().unwrap()),
             6 => drop(engine.reclaim_now().await.unwrap()),
@@ -568,6 +575,7 @@ async fn wander(seed: u64) {
             }
             _ => {}
         }
+        was_full(&engine, false);
         check(&engine, &model, seed, step).await;
     }
     for nth in model.keys() {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
 
 use super::opening::{look, make, read, root, write};
+use super::reclaim::{clean, noise, set_size};
 use crate::Engine;
 use crate::checkpoint::CheckpointError;
 use crate::config::Space;
@@ -83,6 +84,92 @@ async fn new_content_leaves_room_for_deletions() {
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert_eq!(rig.memory.contents().len(), objects, "what does not count does not stay");
     assert_eq!(read(&engine, node, 0, 100).await, b"content");
+}
+
+/// Of so many bytes, objects have taken some.
+fn bounded(rig: &mut Rig, total: u64) {
+    let memory = rig.memory.clone();
+    let taken = move || memory.contents().iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    rig.config.capacity = Some(Arc::new(move || Some(space(total, total.saturating_sub(taken())))));
+}
+
+async fn remove(engine: &Engine, name: &str) {
+    let done = engine.remove(&Caller::root(), root(engine), name.as_bytes()).await.expect("a removal");
+    engine.durable(done.position).await.expect("a log that works");
+}
+
+#[tokio::test]
+async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
+    let mut rig = Rig::new();
+    bounded(&mut rig, 18 << 20);
+    let engine = rig.create().await;
+    let kept = make(&engine, "kept").await;
+    write(&engine, kept, 0, &noise(1, 300_000)).await;
+    engine.checkpoint().await.expect("a checkpoint");
+    let large = make(&engine, "large").await;
+    let cut = make(&engine, "cut").await;
+    for part in 0..2 {
+        write(&engine, large, part << 20, &noise(2 + part, 1 << 20)).await;
+        write(&engine, cut, part << 20, &noise(4 + part, 1 << 20)).await;
+    }
+    let objects = rig.memory.contents().len();
+    assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
+    assert_eq!(rig.memory.contents().len(), objects, "what it left would take the room");
+
+    // One of the two is not enough.
+    set_size(&engine, cut, 1000).await;
+    write(&engine, kept, 100_000, &noise(6, 1000)).await;
+    rig.pass(Duration::from_secs(30)).await;
+    assert!(engine.status().store_full);
+    let closed = engine.core.stack.load().generations.len();
+    assert!(closed <= 2, "none is closed in vain");
+    remove(&engine, "large").await;
+    for _ in 0..3 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(!engine.status().store_full);
+    assert_eq!(engine.core.stack.load().generations.len(), 1, "all are in the store");
+    write(&engine, kept, 400_000, b"more").await;
+    engine.checkpoint().await.expect("a checkpoint");
+
+    drop(engine);
+    rig.crash();
+    let engine = rig.open().await.0;
+    let mut expected = noise(1, 300_000);
+    expected[100_000..101_000].copy_from_slice(&noise(6, 1000));
+    expected.resize(400_000, 0);
+    expected.extend(b"more");
+    assert!(read(&engine, kept, 0, 1 << 20).await == expected);
+    assert!(read(&engine, cut, 0, 1 << 20).await == noise(4, 1 << 20)[..1000]);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_full_store_deletes_what_is_dead_while_the_log_is_filling() {
+    let mut rig = Rig::new();
+    bounded(&mut rig, 20 << 20);
+    rig.config.log_fill_percent = 1;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let mut version = 0;
+    loop {
+        version += 1;
+        write(&engine, node, 0, &noise(version, 1 << 20)).await;
+        assert!(version < 8, "dead objects stay for a quarter of an hour");
+        match engine.checkpoint().await {
+            Ok(_) => {}
+            Err(CheckpointError::Full(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    rig.pass(Duration::from_secs(10 * 60)).await;
+    assert!(engine.status().store_full && engine.core.log_is_filling());
+    for _ in 0..60 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(!engine.status().store_full);
+    assert!(read(&engine, node, 0, 1 << 20).await == noise(version, 1 << 20));
+    clean(&engine).await;
 }
 
 #[tokio::test]
