@@ -127,7 +127,7 @@ impl Settings {
         // A quarter of the memory limit each for data and names leaves half to changes, the store's client and
         // the kernel's socket buffers.
         let quarter = memory / 4;
-        Ok(Settings {
+        let settings = Settings {
             store,
             log_dir,
             key_file,
@@ -152,7 +152,34 @@ impl Settings {
             take: flags.take,
             accept_loss: flags.accept_loss,
             data,
-        })
+        };
+        settings.fits(file, memory)?;
+        Ok(settings)
+    }
+
+    /// Whether `memory` holds the caches and the changes, where the configuration gives a size of them.
+    fn fits(&self, file: &File, memory: u64) -> Outcome<()> {
+        let parts = [
+            ("cache.data", &file.cache.data, self.cache_data),
+            ("cache.names", &file.cache.names, self.cache_names),
+            ("cache.dedupe", &file.cache.dedupe, self.cache_dedupe),
+            ("checkpoint.memory", &file.checkpoint.memory, self.checkpoint_memory),
+        ];
+        let all = parts.iter().fold(0u64, |sum, (.., bytes)| sum.saturating_add(*bytes));
+        let given = parts.iter().filter(|(_, given, _)| given.is_some());
+        match given.max_by_key(|(.., bytes)| *bytes) {
+            Some((what, _, bytes)) if all > memory => Err(Stop::ValueInvalid {
+                what,
+                value: sizes::show_size(*bytes),
+                reason: format!(
+                    "cache.data, cache.names, cache.dedupe and checkpoint.memory would take {} together, and this machine or \
+                     its control group has {}; make it smaller",
+                    sizes::show_size(all),
+                    sizes::show_size(memory)
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Where the master key lies if it is in a file.
@@ -333,6 +360,8 @@ mod tests {
             ("[nfs]\nslow_operation = '1'", "nfs.slow_operation"),
             ("[cache]\ndata = '0'", "cache.data"),
             ("[cache]\nnames = '1KiB'", "cache.names"),
+            ("[cache]\nnames = '1TiB'", "cache.names"),
+            ("[cache]\ndata = '5GiB'\ndedupe = '16383PiB'", "cache.dedupe"),
             ("[checkpoint]\nmemory = '31MiB'", "checkpoint.memory"),
             ("[checkpoint]\nlog_fill_percent = 99", "checkpoint.log_fill_percent"),
             ("[report]\nlevel = 'loud'", "report.level"),
