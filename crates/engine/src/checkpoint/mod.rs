@@ -161,6 +161,8 @@ pub(crate) struct Turn {
     lent: BTreeSet<u32>,
     /// What the running checkpoint has spent its time on.
     stages: Stages,
+    /// It takes, or the last one took, all closed generations together.
+    together: bool,
 }
 
 /// Keeps the store up with the log. One per opening.
@@ -217,6 +219,7 @@ impl Keeper {
             undecided: Vec::new(),
             lent: BTreeSet::new(),
             stages: Stages::default(),
+            together: false,
         };
         Arc::new(Keeper {
             core,
@@ -288,7 +291,7 @@ impl Keeper {
     /// As [`Keeper::run_next`], and does not leave it at a record that is only suspected of damage, nor at a metadata
     /// store that only had to be opened again.
     async fn run_surely(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
-        let (mut tries, mut reopened) = (0, 0);
+        let (mut tries, mut reopened, mut full) = (0, 0, false);
         loop {
             match self.run_next(finally).await {
                 Err(CheckpointError::Read(tarn_vfs::Errno::Io)) if tries < suspects::ATTEMPTS => {
@@ -296,6 +299,8 @@ impl Keeper {
                     self.core.world.clock.sleep(Duration::from_millis(700)).await;
                 }
                 Err(CheckpointError::Again(_)) if reopened < REOPENED_MAX => reopened += 1,
+                // All together may fit where the oldest does not, or the oldest alone.
+                Err(CheckpointError::Full(_)) if !full && self.core.config.capacity.is_some() => full = true,
                 outcome => return outcome,
             }
         }
@@ -304,7 +309,10 @@ impl Keeper {
     /// One checkpoint of the oldest closed generation, or of all together; `None` if there is none.
     async fn run_next(&self, finally: bool) -> Result<Option<Done>, CheckpointError> {
         let mut turn = self.turn.lock().await;
-        let together = self.core.health.store_full.load(Ordering::Relaxed) && self.closed_to_fit()?;
+        // The oldest alone may fit where all do not after all: each has its turn.
+        turn.together =
+            !turn.together && self.core.health.store_full.load(Ordering::Relaxed) && self.closed_to_fit()?;
+        let together = turn.together;
         let Some(span) = Span::of(&self.core.stack.load(), together) else { return Ok(None) };
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
@@ -318,6 +326,7 @@ impl Keeper {
         let stored =
             stored.then_some(Stored { count: span.count(), took, before: log + collect, records: read + pack });
         self.core.brake.ends(stored);
+        turn.together &= outcome.is_err();
         let outcome = outcome.map(|done| Done { took, stages: turn.stages, ..done });
         if let Err(CheckpointError::Meta(error)) = &outcome
             && let Some(meta) = turn.meta.take()

@@ -70,7 +70,7 @@ impl Keeper {
             // The next opening finds them.
             Err(_) if self.stopping() => {}
             // What it has left takes the room that the next one needs.
-            Err(CheckpointError::Full(_)) => while self.remove_given_up(turn).await && !turn.given_up.is_empty() {},
+            Err(CheckpointError::Full(_)) => while !self.stopping() && self.remove_given_up(turn).await {},
             Err(_) => _ = self.remove_given_up(turn).await,
         }
     }

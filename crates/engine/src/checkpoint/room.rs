@@ -16,7 +16,7 @@ use tarn_wal::LogError;
 use super::{CheckpointError, Keeper};
 use crate::config::Space;
 use crate::key::Key;
-use crate::overlay::{DataKey, Stack};
+use crate::overlay::{DataKey, DirtyRecord, Stack};
 use crate::value::{Inode, MapState};
 
 /// Bytes that stay free for the metadata store: manifests, compactions, being opened again.
@@ -26,9 +26,8 @@ const FILES: u64 = 64;
 /// Bytes that new segments leave free beyond those, for the batches that come after.
 const BEYOND: u64 = 8 << 20;
 
-/// What a record takes whose bytes nobody sees.
-const HIDDEN: u64 = 256;
-
+/// Bytes that a record takes beside its data, at most: in its segment's directory, its seal, its pointer.
+const RECORD: u64 = 256;
 /// So many closed generations at most are there for the sake of a full store: each takes memory of its own.
 const CLOSED_MAX: usize = 64;
 
@@ -36,20 +35,28 @@ impl Keeper {
     /// Whether all changes together fit into the store, as far as it tells how much room it has. The open generation is closed then,
     /// to go with the others.
     pub(super) fn closed_to_fit(&self) -> Result<bool, LogError> {
-        let Some(Space { free, .. }) = self.core.config.capacity.as_ref().and_then(|ask| ask()) else {
+        let Some(Space { free, files, .. }) = self.core.config.capacity.as_ref().and_then(|ask| ask()) else {
             return Ok(false);
         };
+        if free < ROOM || files < FILES {
+            return Ok(false);
+        }
         let stack = self.core.stack.load();
-        let fit = stack.generations.len() <= CLOSED_MAX
-            && free >= ROOM + BEYOND + needed_together(&stack, self.core.record_size());
-        if fit && stack.open().count() > 0 {
+        let data = data_together(&stack, self.core.record_size());
+        let beyond = if data > 0 { BEYOND } else { 0 };
+        let keys: u64 = stack.generations.iter().map(|generation| generation.keys_to_store()).sum();
+        // A batch is written once and compacted once.
+        if free < ROOM + beyond + data + 2 * keys {
+            return Ok(false);
+        }
+        if stack.open().count() > 0 && stack.generations.len() <= CLOSED_MAX {
             match self.core.close_generation() {
                 // What is closed may fit without.
                 Ok(_) | Err(LogError::Full | LogError::Busy) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(fit)
+        Ok(true)
     }
 
     /// Whether there is room to begin at all.
@@ -82,29 +89,22 @@ impl Keeper {
     }
 }
 
-/// Bytes that a checkpoint of all of `stack` would put into the store at most, about: not what files held that are gone, or what was
-/// cut off. Nothing is read for it.
-fn needed_together(stack: &Stack, record_size: u64) -> u64 {
+/// Bytes that the records of all of `stack` take in the store at most, about: not those of files that are gone, nor what was cut off.
+/// Nothing is read for it.
+fn data_together(stack: &Stack, record_size: u64) -> u64 {
     let mut files: BTreeMap<(VolumeId, Ino), File> = BTreeMap::new();
     let mut sizes: BTreeMap<DataKey, u64> = BTreeMap::new();
     for generation in &stack.generations {
         for (key, record) in generation.sorted_records() {
-            let file =
-                files.entry((key.0, key.1)).or_insert_with(|| File::at_the_end(stack, key.0, key.1, record_size));
-            let written = u64::from(record.extents.last().map_or(0, |extent| extent.end));
-            let size = match () {
-                () if !file.shows(key.2, record.generation) => HIDDEN,
-                () if record.new => written.min(file.record_size),
-                // What was there before is stored with it.
-                () => file.record_size,
-            };
-            let held = sizes.entry(key).or_default();
-            *held = size.max(*held);
+            let (volume, ino, number) = key;
+            let file = files.entry((volume, ino)).or_insert_with(|| File::at_the_end(stack, volume, ino, record_size));
+            if let Some(size) = file.stores(number, &record) {
+                let held = sizes.entry(key).or_default();
+                *held = size.max(*held);
+            }
         }
     }
-    let keys: u64 = stack.generations.iter().map(|generation| generation.keys_to_store()).sum();
-    // A batch is written once and compacted once.
-    sizes.values().sum::<u64>() + 2 * keys
+    sizes.values().map(|size| size + RECORD).sum()
 }
 
 /// A file as all changes leave it.
@@ -127,7 +127,16 @@ impl File {
         File { record_size, cuts: cuts.and_then(|value| MapState::decode(&value).ok()) }
     }
 
-    fn shows(&self, record: u64, generation: u32) -> bool {
-        self.record_size > 0 && self.cuts.as_ref().is_none_or(|cuts| cuts.counts(record, generation))
+    /// Bytes of data that a checkpoint stores of a dirty record; `None` if it does not store it.
+    fn stores(&self, number: u64, record: &DirtyRecord) -> Option<u64> {
+        let written = u64::from(record.extents.last().map_or(0, |extent| extent.end));
+        match &self.cuts {
+            _ if self.record_size == 0 => None,
+            Some(cuts) if cuts.drops_charge(record.generation) => None,
+            Some(cuts) if !cuts.counts(number, record.generation) => Some(1),
+            _ if record.new => Some(written.min(self.record_size)),
+            // What was there before is stored with it.
+            _ => Some(self.record_size),
+        }
     }
 }

@@ -84,6 +84,12 @@ async fn new_content_leaves_room_for_deletions() {
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert_eq!(rig.memory.contents().len(), objects, "what does not count does not stay");
     assert_eq!(read(&engine, node, 0, 100).await, b"content");
+    // Removed, it needs no room any more.
+    remove(&engine, "another").await;
+    for _ in 0..3 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(!engine.status().store_full);
 }
 
 /// Of so many bytes, objects have taken some.
