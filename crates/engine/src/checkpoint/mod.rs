@@ -163,6 +163,8 @@ pub(crate) struct Turn {
     stages: Stages,
     /// It takes, or the last one took, all closed generations together.
     together: bool,
+    /// Bytes that were free after an attempt that did not fit, and when.
+    left: Option<(u64, Duration)>,
 }
 
 /// Keeps the store up with the log. One per opening.
@@ -220,6 +222,7 @@ impl Keeper {
             lent: BTreeSet::new(),
             stages: Stages::default(),
             together: false,
+            left: None,
         };
         Arc::new(Keeper {
             core,
@@ -312,8 +315,11 @@ impl Keeper {
         // The oldest alone may fit where all do not after all: each has its turn.
         turn.together =
             !turn.together && self.core.health.store_full.load(Ordering::Relaxed) && self.closed_to_fit()?;
-        let together = turn.together;
-        let Some(span) = Span::of(&self.core.stack.load(), together) else { return Ok(None) };
+        let Some(span) = Span::of(&self.core.stack.load(), turn.together) else { return Ok(None) };
+        if let Some(error) = self.in_vain(&turn).filter(|_| !turn.together) {
+            return Err(error);
+        }
+        let drawn = turn.next_segment;
         let begun = self.core.world.clock.steady();
         turn.stages = Stages::default();
         let frees = self.core.log.used_up_to(span.end().last) + span.unlogged();
@@ -338,6 +344,8 @@ impl Keeper {
         self.note(&outcome);
         // Only now: a store that does not answer takes its time.
         self.tidy(&mut turn, &outcome).await;
+        let was_full = matches!(outcome, Err(CheckpointError::Full(_))) && turn.next_segment > drawn;
+        self.note_room(&mut turn, was_full);
         outcome.map(Some)
     }
 

@@ -6,14 +6,16 @@
 //!   does not.
 //! - One that is behind such content would wait for it: all go together then, if that fits, and what they remove or write over is
 //!   not stored.
+//! - What did not fit is not written again and again: only once there is more room, or after a minute.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tarn_base::ids::{Ino, VolumeId};
 use tarn_meta::Batch;
 use tarn_wal::LogError;
 
-use super::{CheckpointError, Keeper};
+use super::{CheckpointError, Keeper, Turn};
 use crate::config::Space;
 use crate::key::Key;
 use crate::overlay::{DataKey, DirtyRecord, Stack};
@@ -28,6 +30,9 @@ const BEYOND: u64 = 8 << 20;
 
 /// Bytes that a record takes beside its data, at most: in its segment's directory, its seal, its pointer.
 const RECORD: u64 = 256;
+/// What did not fit is not tried again before so much more room is there, or so long after.
+const MORE: u64 = 1 << 20;
+const AGAIN: Duration = Duration::from_secs(60);
 /// So many closed generations at most are there for the sake of a full store: each takes memory of its own.
 const CLOSED_MAX: usize = 64;
 
@@ -57,6 +62,20 @@ impl Keeper {
             }
         }
         Ok(true)
+    }
+
+    /// Notes the room that an attempt has left which wrote segments and met a full store.
+    pub(super) fn note_room(&self, turn: &mut Turn, was_full: bool) {
+        let free = || self.core.config.capacity.as_ref().and_then(|ask| ask()).map(|space| space.free);
+        turn.left = free().filter(|_| was_full).map(|free| (free, self.core.world.clock.steady()));
+    }
+
+    /// Why another attempt would only write what the last one wrote, if so.
+    pub(super) fn in_vain(&self, turn: &Turn) -> Option<CheckpointError> {
+        let (left, at) = turn.left?;
+        let Space { free, .. } = self.core.config.capacity.as_ref().and_then(|ask| ask())?;
+        let vain = free < left + MORE && self.core.world.clock.steady() < at + AGAIN;
+        vain.then(|| CheckpointError::Full(format!("{free} bytes are free, which was not enough")))
     }
 
     /// Whether there is room to begin at all.

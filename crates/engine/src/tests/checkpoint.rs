@@ -298,7 +298,7 @@ async fn a_batch_whose_answer_was_lost_is_believed_if_it_is_there_and_repeated_i
 }
 
 /// A rig whose store fails as `decide` says, by the count of PUTs of segments.
-fn failing(decide: impl Fn(usize) -> Effect + Send + Sync + 'static) -> Rig {
+pub fn failing(decide: impl Fn(usize) -> Effect + Send + Sync + 'static) -> Rig {
     let mut rig = Rig::new();
     let puts = AtomicUsize::new(0);
     let faults = move |operation: tarn_store::operation::Operation<'_>| {

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_store::fault::Effect;
 use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
 
+use super::checkpoint::failing;
 use super::opening::{look, make, read, root, write};
 use super::reclaim::{clean, noise, set_size};
 use crate::Engine;
@@ -106,7 +108,12 @@ async fn remove(engine: &Engine, name: &str) {
 
 #[tokio::test]
 async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
-    let mut rig = Rig::new();
+    let puts = Arc::new(AtomicU64::new(0));
+    let counted = puts.clone();
+    let mut rig = failing(move |nth| {
+        counted.store(nth as u64 + 1, Ordering::Relaxed);
+        Effect::None
+    });
     bounded(&mut rig, 18 << 20);
     let engine = rig.create().await;
     let kept = make(&engine, "kept").await;
@@ -125,7 +132,16 @@ async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
     // One of the two is not enough.
     set_size(&engine, cut, 1000).await;
     write(&engine, kept, 100_000, &noise(6, 1000)).await;
-    rig.pass(Duration::from_secs(30)).await;
+    let before = puts.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(engine.status().store_full);
+    assert_eq!(puts.load(Ordering::Relaxed), before, "what did not fit is not written again at once");
+    for _ in 0..4 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(puts.load(Ordering::Relaxed) > before, "but in time");
     assert!(engine.status().store_full);
     let closed = engine.core.stack.load().generations.len();
     assert!(closed <= 2, "none is closed in vain");
