@@ -40,9 +40,7 @@ impl Keeper {
     /// Whether all changes together fit into the store, as far as it tells how much room it has. The open generation is closed then,
     /// to go with the others.
     pub(super) fn closed_to_fit(&self) -> Result<bool, LogError> {
-        let Some(Space { free, files, .. }) = self.core.config.capacity.as_ref().and_then(|ask| ask()) else {
-            return Ok(false);
-        };
+        let Some(Space { free, files, .. }) = self.space() else { return Ok(false) };
         if free < ROOM || files < FILES {
             return Ok(false);
         }
@@ -66,14 +64,14 @@ impl Keeper {
 
     /// Notes the room that an attempt has left which wrote segments and met a full store.
     pub(super) fn note_room(&self, turn: &mut Turn, was_full: bool) {
-        let free = || self.core.config.capacity.as_ref().and_then(|ask| ask()).map(|space| space.free);
-        turn.left = free().filter(|_| was_full).map(|free| (free, self.core.world.clock.steady()));
+        let space = if was_full { self.space() } else { None };
+        turn.left = space.map(|space| (space.free, self.core.world.clock.steady()));
     }
 
     /// Why another attempt would only write what the last one wrote, if so.
     pub(super) fn in_vain(&self, turn: &Turn) -> Option<CheckpointError> {
         let (left, at) = turn.left?;
-        let Space { free, .. } = self.core.config.capacity.as_ref().and_then(|ask| ask())?;
+        let Space { free, .. } = self.space()?;
         let vain = free < left + MORE && self.core.world.clock.steady() < at + AGAIN;
         vain.then(|| CheckpointError::Full(format!("{free} bytes are free, which was not enough")))
     }
@@ -94,8 +92,13 @@ impl Keeper {
         self.room(ROOM + 2 * size.sum::<usize>() as u64)
     }
 
+    /// What the store says of its room, if it does.
+    fn space(&self) -> Option<Space> {
+        self.core.config.capacity.as_ref().and_then(|ask| ask())
+    }
+
     fn room(&self, needed: u64) -> Result<(), CheckpointError> {
-        match self.core.config.capacity.as_ref().and_then(|ask| ask()) {
+        match self.space() {
             // A file system without a size is one that does not tell.
             Some(Space { total, free, .. }) if total > 0 && free < needed => {
                 Err(CheckpointError::Full(format!("{free} bytes are free, and its metadata may need {needed}")))
