@@ -49,7 +49,7 @@ impl Default for Bypass {
 /// Settings of one shard's engine.
 #[derive(Clone)]
 pub struct Config {
-    /// For the free space that volumes without a limit show.
+    /// For what files may grow by, and the free space that volumes show.
     pub capacity: Option<Capacity>,
     /// For simulation.
     pub crash_points: Option<CrashPoints>,

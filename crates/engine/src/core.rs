@@ -13,9 +13,10 @@ use tarn_vfs::{Errno, HandleKey};
 use tarn_wal::{Log, LogError};
 use tokio::sync::Notify;
 
+use crate::admission::StoreRoom;
 use crate::brake::{Brake, KEYS_CLOSE};
 use crate::cache::Caches;
-use crate::config::Config;
+use crate::config::{Config, Space};
 use crate::dedupe::Dedupe;
 use crate::key::{Key, words};
 use crate::once::OnceTable;
@@ -174,6 +175,7 @@ pub struct Core {
     /// When one last did, steady time in milliseconds; 0: never.
     pub pressed_at: AtomicU64,
     pub brake: Brake,
+    pub store_room: StoreRoom,
     /// The log has been trimmed.
     pub log_trimmed: Notify,
 }
@@ -195,15 +197,43 @@ impl Core {
         self.health.damaged(text);
     }
 
-    /// Why a run may not be committed, if so.
-    pub fn refuses_changes(&self, usage: &[(VolumeId, i64, i64)]) -> Option<Errno> {
+    /// Why a run may not be committed, if so; `grows`: bytes that it takes in the store, if it makes something grow.
+    pub fn refuses_changes(&self, grows: Option<u64>) -> Option<Errno> {
         if self.health.silent() {
             return Some(Errno::TryLater);
         }
         if self.health.read_only.read().is_some() {
             return Some(Errno::ReadOnly);
         }
-        (grows(usage) && self.health.store_full.load(Ordering::Relaxed)).then_some(Errno::NoSpace)
+        grows.is_some_and(|bytes| self.store_is_full_for(bytes)).then_some(Errno::NoSpace)
+    }
+
+    /// What the store says of its room, if it does.
+    pub fn space(&self) -> Option<Space> {
+        self.config.capacity.as_ref().and_then(|ask| ask()).filter(|space| space.total > 0)
+    }
+
+    /// Asks the store how much room it has. Where it does not answer, what it said last counts.
+    pub fn look_for_room(&self) {
+        if let Some(space) = self.config.capacity.as_ref().and_then(|ask| ask()) {
+            self.store_room.tells(space);
+        }
+    }
+
+    /// Bytes by which files may grow beside what waits for a checkpoint; `None` if the store does not tell.
+    pub fn room_for_growth(&self) -> Option<u64> {
+        let room = self.stack.with(|stack| self.store_room.beside(stack))?;
+        Some(if self.store_is_full_for(0) { 0 } else { room })
+    }
+
+    /// Whether no checkpoint would bring room for growth by `bytes`, or the last did not fit.
+    pub fn store_is_full_for(&self, bytes: u64) -> bool {
+        self.health.store_full.load(Ordering::Relaxed) || self.store_room.is_full_for(bytes)
+    }
+
+    /// Whether growth by `bytes` fits into the store beside what waits for a checkpoint.
+    pub fn has_store_for(&self, bytes: u64) -> bool {
+        self.stack.with(|stack| self.store_room.beside(stack)).is_none_or(|room| room >= bytes)
     }
 
     /// Whether the log has room for an entry of `bytes` of data that makes files grow by `usage`.
@@ -357,6 +387,6 @@ impl Core {
 }
 
 /// Whether a change of usage takes room.
-fn grows(usage: &[(VolumeId, i64, i64)]) -> bool {
+pub fn grows(usage: &[(VolumeId, i64, i64)]) -> bool {
     usage.iter().any(|(_, bytes, inodes)| *bytes > 0 || *inodes > 0)
 }

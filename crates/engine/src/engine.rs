@@ -113,6 +113,7 @@ impl Engine {
             log_pressed: Default::default(),
             pressed_at: Default::default(),
             brake: Default::default(),
+            store_room: Default::default(),
             log_trimmed: Default::default(),
             world: world.clone(),
             config,

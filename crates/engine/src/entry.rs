@@ -157,6 +157,11 @@ impl Entry {
         self.data.iter().any(|change| matches!(change.payload, Payload::Kept(_)))
     }
 
+    /// Bytes of data, in the log or not.
+    pub fn bytes(&self) -> usize {
+        self.data_len() + self.unlogged_len()
+    }
+
     /// Bytes of data that pass the log by.
     pub fn unlogged_len(&self) -> usize {
         let unlogged = self.data.iter().filter(|change| matches!(change.payload, Payload::Unlogged(_)));

@@ -2,6 +2,7 @@
 //! object store. How it all fits is in `ARCHITECTURE.md`, its rules in `docs/internals/engine.md`.
 
 mod admin;
+mod admission;
 mod awake;
 mod beats;
 mod bounded;

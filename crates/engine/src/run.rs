@@ -13,7 +13,8 @@ use tarn_vfs::{Answer, Attr, Caller, Done, Effect, Errno, Failure, OnceToken, Re
 use tarn_wal::LogError;
 use tokio::sync::oneshot;
 
-use crate::core::Core;
+use crate::admission::demand;
+use crate::core::{Core, grows};
 use crate::entry::{Entry, Payload, SessionChange};
 use crate::hold::Held;
 use crate::once::Enter;
@@ -286,7 +287,8 @@ impl Core {
 
     /// The end of a run: position, log, overlay.
     fn commit<T: Stamp>(&self, tx: Tx<'_>, mut out: T, marks: Marks) -> Result<Reply<T>, Need> {
-        if let Some(errno) = self.refuses_changes(tx.entry().map_or(&[], |entry| &entry.usage)) {
+        let grows = tx.entry().filter(|entry| tx.grows || grows(&entry.usage)).map(demand);
+        if let Some(errno) = self.refuses_changes(grows) {
             return Ok(Err(Done::now(errno.into())));
         }
         let (settles, closing) = (tx.settles, tx.closing);
@@ -309,10 +311,14 @@ impl Core {
         if parts.on_open.is_some_and(|number| number != present.open.number) {
             return Err(Need { again: true, ..Need::default() });
         }
-        let bytes = parts.entry.data_len() + parts.entry.unlogged_len();
+        let bytes = parts.entry.bytes();
         let full = self.ram_bytes(present.load) >= self.config.overlay_limit();
         // The room for what settles was left by what it settles.
         if !settles && (full || !self.has_log_for(&parts.entry.usage, bytes, present.load.unlogged)) {
+            return Err(Need { log_room: true, ..Need::default() });
+        }
+        if grows.is_some_and(|bytes| !self.has_store_for(bytes)) {
+            self.want_checkpoint();
             return Err(Need { log_room: true, ..Need::default() });
         }
         if let Err(errno) = self.reserve_usage(&parts.entry) {

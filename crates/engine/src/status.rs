@@ -65,6 +65,7 @@ pub struct Status {
     pub collected_bytes: u64,
     /// Why no change is taken any more, if so.
     pub read_only: Option<String>,
+    /// Files cannot grow, for want of room in the store.
     pub store_full: bool,
     pub deposed: bool,
     /// Damage found so far, the first hundred.
@@ -117,7 +118,7 @@ impl Engine {
             segments: self.reclaim.totals(),
             collected_bytes: self.reclaim.collected_bytes(),
             read_only: core.health.read_only.read().clone(),
-            store_full: core.health.store_full.load(Ordering::Relaxed),
+            store_full: core.store_is_full_for(0),
             deposed: core.health.deposed.load(Ordering::Relaxed),
             damage: core.health.damage.lock().clone(),
         }

@@ -23,13 +23,12 @@ pub struct Streams {
 impl Streams {
     /// UNSTABLE data of a large write was taken.
     pub fn takes(&self, entry: &Entry) {
-        let bytes = entry.data_len() + entry.unlogged_len();
         let Some(change) = entry.data.first() else { return };
         let mut taken = self.taken.lock();
         if taken.len() >= FILES_MAX {
             taken.clear();
         }
-        *taken.entry((change.key.0, change.key.1)).or_default() += bytes as u64;
+        *taken.entry((change.key.0, change.key.1)).or_default() += entry.bytes() as u64;
     }
 
     /// A COMMIT: nothing of the file is UNSTABLE any more.

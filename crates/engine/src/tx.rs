@@ -158,6 +158,8 @@ pub struct Tx<'a> {
     pub unstable: bool,
     /// It only brings into the log what has passed it by.
     pub settles: bool,
+    /// It takes room in the store, though usage says nothing of it.
+    pub grows: bool,
     /// It is the engine's own, while that closes.
     pub closing: bool,
     /// The number of the generation that must still be open at the commit.
@@ -180,6 +182,7 @@ impl<'a> Tx<'a> {
             again: false,
             unstable: false,
             settles: false,
+            grows: false,
             closing: false,
             on_open: None,
             table: None,

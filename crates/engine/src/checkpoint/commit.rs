@@ -84,6 +84,7 @@ impl Keeper {
         turn.landed(&changes);
         self.note_content(&packed);
         self.core.config.crash_point("the batch is durable").await;
+        self.core.look_for_room();
         if let Err(error) = self.verify(turn).await {
             // Whether the batch is there is for the store to say once it is whole again.
             turn.undecided.extend(drawn);

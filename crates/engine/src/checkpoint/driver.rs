@@ -16,7 +16,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// How long nothing is looked at when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Between two looks at a metadata store that nothing is committed to.
+/// Between two looks at a store that nothing is committed to: at its room, and at its metadata.
 const LOOK: Duration = Duration::from_secs(5);
 /// Between two looks at a generation that nothing is in, at least.
 const LOOK_MIN: Duration = Duration::from_secs(1);
@@ -24,6 +24,9 @@ const LOOK_MIN: Duration = Duration::from_secs(1);
 impl Keeper {
     /// Starts both tasks; they end with [`Keeper::stop`].
     pub(crate) fn start(self: &Arc<Self>) {
+        // What was replayed may be of any volume.
+        self.core.store_room.writes_record(self.core.record_size());
+        self.core.look_for_room();
         let spawn = self.core.world.spawn.clone();
         spawn.spawn("generations", Box::pin(self.clone().close_when_due()));
         spawn.spawn_bulk("checkpoints", Box::pin(self.clone().run_when_closed()));

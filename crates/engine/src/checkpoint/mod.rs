@@ -315,7 +315,10 @@ impl Keeper {
         // The oldest alone may fit where all do not after all: each has its turn.
         turn.together =
             !turn.together && self.core.health.store_full.load(Ordering::Relaxed) && self.closed_to_fit()?;
-        let Some(span) = Span::of(&self.core.stack.load(), turn.together) else { return Ok(None) };
+        let Some(span) = Span::of(&self.core.stack.load(), turn.together) else {
+            self.core.look_for_room();
+            return Ok(None);
+        };
         if let Some(error) = self.in_vain(&turn).filter(|_| !turn.together) {
             return Err(error);
         }
@@ -346,6 +349,7 @@ impl Keeper {
         self.tidy(&mut turn, &outcome).await;
         let was_full = matches!(outcome, Err(CheckpointError::Full(_))) && turn.next_segment > drawn;
         self.note_room(&mut turn, was_full);
+        self.core.look_for_room();
         outcome.map(Some)
     }
 

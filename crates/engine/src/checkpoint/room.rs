@@ -16,20 +16,12 @@ use tarn_meta::Batch;
 use tarn_wal::LogError;
 
 use super::{CheckpointError, Keeper, Turn};
+use crate::admission::{BEYOND, FILES, RECORD, ROOM};
 use crate::config::Space;
 use crate::key::Key;
 use crate::overlay::{DataKey, DirtyRecord, Stack};
 use crate::value::{Inode, MapState};
 
-/// Bytes that stay free for the metadata store: manifests, compactions, being opened again.
-const ROOM: u64 = 8 << 20;
-/// Files that stay to be made for it.
-const FILES: u64 = 64;
-/// Bytes that new segments leave free beyond those, for the batches that come after.
-const BEYOND: u64 = 8 << 20;
-
-/// Bytes that a record takes beside its data, at most: in its segment's directory, its seal, its pointer.
-const RECORD: u64 = 256;
 /// What did not fit is not tried again before so much more room is there, or so long after.
 const MORE: u64 = 1 << 20;
 const AGAIN: Duration = Duration::from_secs(60);
@@ -40,7 +32,7 @@ impl Keeper {
     /// Whether all changes together fit into the store, as far as it tells how much room it has. The open generation is closed then,
     /// to go with the others.
     pub(super) fn closed_to_fit(&self) -> Result<bool, LogError> {
-        let Some(Space { free, files, .. }) = self.space() else { return Ok(false) };
+        let Some(Space { free, files, .. }) = self.core.space() else { return Ok(false) };
         if free < ROOM || files < FILES {
             return Ok(false);
         }
@@ -64,14 +56,14 @@ impl Keeper {
 
     /// Notes the room that an attempt has left which wrote segments and met a full store.
     pub(super) fn note_room(&self, turn: &mut Turn, was_full: bool) {
-        let space = if was_full { self.space() } else { None };
+        let space = if was_full { self.core.space() } else { None };
         turn.left = space.map(|space| (space.free, self.core.world.clock.steady()));
     }
 
     /// Why another attempt would only write what the last one wrote, if so.
     pub(super) fn in_vain(&self, turn: &Turn) -> Option<CheckpointError> {
         let (left, at) = turn.left?;
-        let Space { free, .. } = self.space()?;
+        let Space { free, .. } = self.core.space()?;
         let vain = free < left + MORE && self.core.world.clock.steady() < at + AGAIN;
         vain.then(|| CheckpointError::Full(format!("{free} bytes are free, which was not enough")))
     }
@@ -92,15 +84,9 @@ impl Keeper {
         self.room(ROOM + 2 * size.sum::<usize>() as u64)
     }
 
-    /// What the store says of its room, if it does.
-    fn space(&self) -> Option<Space> {
-        self.core.config.capacity.as_ref().and_then(|ask| ask())
-    }
-
     fn room(&self, needed: u64) -> Result<(), CheckpointError> {
-        match self.space() {
-            // A file system without a size is one that does not tell.
-            Some(Space { total, free, .. }) if total > 0 && free < needed => {
+        match self.core.space() {
+            Some(Space { free, .. }) if free < needed => {
                 Err(CheckpointError::Full(format!("{free} bytes are free, and its metadata may need {needed}")))
             }
             Some(Space { files, .. }) if files < FILES => Err(CheckpointError::Full(format!(
@@ -151,12 +137,11 @@ impl File {
 
     /// Bytes of data that a checkpoint stores of a dirty record; `None` if it does not store it.
     fn stores(&self, number: u64, record: &DirtyRecord) -> Option<u64> {
-        let written = u64::from(record.extents.last().map_or(0, |extent| extent.end));
         match &self.cuts {
             _ if self.record_size == 0 => None,
             Some(cuts) if cuts.drops_charge(record.generation) => None,
             Some(cuts) if !cuts.counts(number, record.generation) => Some(1),
-            _ if record.new => Some(written.min(self.record_size)),
+            _ if record.new => Some(record.new_bytes().min(self.record_size)),
             // What was there before is stored with it.
             _ => Some(self.record_size),
         }

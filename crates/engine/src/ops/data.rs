@@ -104,6 +104,7 @@ pub fn write_record(
         inode.records += 1;
         tx.charge(volume.id, inode.record_size() as i64, 0);
     }
+    tx.core.store_room.writes_record(inode.record_size());
     let key = (volume.id, ino, record);
     tx.write(DataChange { key, generation: inode.map_generation, new, start, payload });
     Ok(())

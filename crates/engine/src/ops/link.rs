@@ -58,6 +58,7 @@ impl Link {
         inode.links = attr.links;
         dir.add(tx, place, &self.name, self.node.ino, inode.kind)?;
         tx.put_inode(self.node.volume, self.node.ino, &mut inode);
+        tx.grows = true;
         let change = dir.changed(tx, 0);
         Ok(made(change, &dir.volume, self.node.ino, &inode))
     }

@@ -24,14 +24,13 @@ impl Operation for StatFs {
     fn run(&self, tx: &mut Tx<'_>) -> Step<FsStat> {
         let volume = tx.volume(self.volume)?;
         let usage = volume.usage.get();
-        let store = tx.core.config.capacity.as_ref().and_then(|capacity| capacity());
-        let store_free = store.map_or(UNLIMITED, |space| space.free);
+        let store_free = tx.core.room_for_growth();
         let limit = volume.record.settings.size_limit;
         let limit_free = limit.map_or(UNLIMITED, |limit| limit.saturating_sub(usage.bytes));
-        let bytes_free = limit_free.min(store_free);
-        let bytes_total = limit.unwrap_or_else(|| match store {
+        let bytes_free = limit_free.min(store_free.unwrap_or(UNLIMITED));
+        let bytes_total = limit.unwrap_or_else(|| match store_free {
             // The store is shared by all volumes: what this one holds and what is free.
-            Some(space) => usage.bytes.saturating_add(space.free),
+            Some(free) => usage.bytes.saturating_add(free),
             None => UNLIMITED,
         });
         Ok(FsStat {

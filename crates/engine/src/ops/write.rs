@@ -121,6 +121,7 @@ impl Write {
         }
         let after = after_write(&before, &self.caller, self.offset, len, tx.now());
         inode.adopt(&after);
+        tx.grows = after.size > inode.size;
         inode.size = after.size;
         tx.unstable = unstable;
         tx.put_inode(self.node.volume, self.node.ino, inode);

@@ -72,6 +72,10 @@ pub struct Generation {
     changed: Filter,
     keys: AtomicUsize,
     records: AtomicUsize,
+    /// Of them, those that were there before.
+    rewritten: AtomicUsize,
+    /// Bytes of the others, from the first on.
+    new_bytes: AtomicI64,
     /// Of changed keys, and of dirty records with their data.
     key_bytes: AtomicI64,
     record_bytes: AtomicI64,
@@ -91,6 +95,8 @@ impl Generation {
             changed: Filter::default(),
             keys: AtomicUsize::new(0),
             records: AtomicUsize::new(0),
+            rewritten: AtomicUsize::new(0),
+            new_bytes: AtomicI64::new(0),
             key_bytes: AtomicI64::new(0),
             record_bytes: AtomicI64::new(0),
             unlogged: AtomicI64::new(0),
@@ -191,12 +197,22 @@ impl Generation {
         let mut shard = self.shard(key.0, key.1.0).write();
         let record = shard.data.entry(key).or_insert_with(|| {
             self.records.fetch_add(1, Ordering::Relaxed);
+            self.rewritten.fetch_add(usize::from(!new), Ordering::Relaxed);
             self.record_bytes.fetch_add(RECORD_COST, Ordering::Relaxed);
             DirtyRecord { generation, copied: Copied::default(), new, extents: Vec::new() }
         });
         record.generation = record.generation.max(generation);
-        record.new |= new;
-        change(record)
+        let before = record.new_bytes();
+        if new && !record.new {
+            self.rewritten.fetch_sub(1, Ordering::Relaxed);
+            record.new = true;
+        }
+        let changed = change(record);
+        let growth = record.new_bytes() as i64 - before as i64;
+        if growth != 0 {
+            self.new_bytes.fetch_add(growth, Ordering::Relaxed);
+        }
+        changed
     }
 
     /// How many dirty records among `records` of a map hold the only charge for themselves.
@@ -214,6 +230,8 @@ impl Generation {
         for key in gone {
             if let Some(record) = shard.data.remove(&key) {
                 self.records.fetch_sub(1, Ordering::Relaxed);
+                self.rewritten.fetch_sub(usize::from(!record.new), Ordering::Relaxed);
+                self.new_bytes.fetch_sub(record.new_bytes() as i64, Ordering::Relaxed);
                 self.record_bytes.fetch_sub(RECORD_COST + record.ram_bytes() as i64, Ordering::Relaxed);
                 self.unlogged.fetch_sub(record.unlogged() as i64, Ordering::Relaxed);
             }
@@ -223,6 +241,21 @@ impl Generation {
     /// Changed keys and dirty records.
     pub fn count(&self) -> usize {
         self.keys.load(Ordering::Relaxed) + self.records.load(Ordering::Relaxed)
+    }
+
+    /// Dirty records.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed) as u64
+    }
+
+    /// Of them, those that were there before.
+    pub fn rewritten(&self) -> u64 {
+        self.rewritten.load(Ordering::Relaxed) as u64
+    }
+
+    /// Bytes that the others take in the store, were they stored as they are.
+    pub fn new_bytes(&self) -> u64 {
+        self.new_bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Bytes of RAM that its keys and values take.
@@ -244,7 +277,7 @@ impl Generation {
     /// Bytes that a checkpoint of it stores at most, were its records all of `record_size`: of what was written over only the last, and
     /// of a record that was changed all of it.
     pub fn to_store(&self, record_size: u64) -> u64 {
-        self.key_bytes() + self.records.load(Ordering::Relaxed) as u64 * record_size
+        self.key_bytes() + self.records() * record_size
     }
 
     /// Bytes of data that are not in the log.
@@ -302,5 +335,31 @@ impl Generation {
         }
         out.sort_by_key(|(key, _)| *key);
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_checkpoint_stores_of_its_records_is_counted() {
+        let generation = Generation::new(1, Position::ZERO, Duration::ZERO);
+        let key = |record| (VolumeId(1), Ino(1), record);
+        let counts = || (generation.records(), generation.rewritten(), generation.new_bytes());
+        generation.write_copy(key(0), 0, false, 100, b"of what was there");
+        assert_eq!(counts(), (1, 1, 0));
+        generation.write_copy(key(1), 0, true, 4000, b"1234");
+        assert_eq!(counts(), (2, 1, 4004), "with the zeros before it");
+        generation.write_copy(key(1), 0, false, 0, b"1234");
+        assert_eq!(counts(), (2, 1, 4004));
+        // What was there before it was cut off meanwhile.
+        generation.write_copy(key(0), 1, true, 0, b"1234");
+        assert_eq!(counts(), (2, 0, 4004 + 117));
+        generation.write(key(2), 0, false, Extent { start: 0, end: 8, source: Source::Zero });
+        generation.discard(VolumeId(1), Ino(1), 1..9);
+        assert_eq!(counts(), (1, 0, 117));
+        generation.discard(VolumeId(1), Ino(1), 0..1);
+        assert_eq!(counts(), (0, 0, 0));
     }
 }

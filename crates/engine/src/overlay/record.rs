@@ -259,6 +259,12 @@ impl DirtyRecord {
         written.map_or_else(|| self.extents.last().map_or(0, |extent| extent.end), |extent| extent.start)
     }
 
+    /// Bytes of it that are stored if nothing was there before: what lies before the first that was written is zeros. 0 otherwise.
+    pub fn new_bytes(&self) -> u64 {
+        let end = || self.extents.last().map_or(0, |extent| extent.end);
+        if self.new { u64::from(end()) } else { 0 }
+    }
+
     /// Bytes of RAM that its extents take.
     pub fn ram_bytes(&self) -> u64 {
         self.extents.iter().map(Extent::ram_bytes).sum()

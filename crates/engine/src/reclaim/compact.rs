@@ -18,6 +18,7 @@ use tarn_data::{DirectoryRecord, Origin, SegmentBuilder, SegmentValue, object_na
 
 use super::survey::Survey;
 use super::{Memory, Pace, Reclaim, ReclaimError, Reclaimed};
+use crate::admission::{BEYOND, ROOM};
 use crate::key::Key;
 use crate::objects::{FamilyKeys, ObjectError};
 use crate::segments::{Moved, NewObject, SegmentChange};
@@ -66,6 +67,11 @@ impl Reclaim {
         let keys = self.core.family_keys();
         for (segment, value) in &survey.sparse {
             self.go_on()?;
+            // Copies lie beside what they are of for as long as that is held.
+            let room = ROOM + BEYOND + (targets.len() as u64 + 1) * u64::from(self.core.config.segment_bytes);
+            if self.core.space().is_some_and(|space| space.free < room) {
+                break;
+            }
             pace.take(value.object_size, self.core.log_is_filling()).await;
             match self.copy(&keys, targets, *segment, value).await? {
                 Ok(()) => {}

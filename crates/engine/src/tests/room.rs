@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_store::StoreError;
 use tarn_store::fault::Effect;
-use tarn_vfs::{Caller, Errno, FileSystem, Node, Stability};
+use tarn_vfs::{Caller, CreateMode, Errno, FileSystem, Node, SetAttr, Special, Stability};
 
 use super::checkpoint::failing;
 use super::opening::{look, make, read, root, write};
@@ -22,15 +23,19 @@ fn space(total: u64, free: u64) -> Space {
 
 #[tokio::test]
 async fn without_inodes_for_metadata_nothing_is_begun() {
-    let files = Arc::new(AtomicU64::new(63));
+    let files = Arc::new(AtomicU64::new(1000));
     let mut rig = Rig::new();
     let told = files.clone();
     let ask = move || Some(Space { files: told.load(Ordering::Relaxed), ..space(1 << 30, 1 << 30) });
     rig.config.capacity = Some(Arc::new(ask));
     let engine = rig.create().await;
     make(&engine, "file").await;
+    files.store(63, Ordering::Relaxed);
     let refused = engine.checkpoint().await.unwrap_err();
     assert!(matches!(refused, CheckpointError::Full(_)) && refused.to_string().contains("63 more files"), "{refused}");
+    // Nothing new is begun while they are as few.
+    rig.pass(Duration::from_secs(6)).await;
+    assert_eq!(try_make(&engine, "more").await, Err(Errno::NoSpace));
     files.store(64, Ordering::Relaxed);
     engine.checkpoint().await.expect("a checkpoint");
 }
@@ -47,9 +52,9 @@ async fn without_room_for_metadata_nothing_is_begun_and_reading_goes_on() {
     write(&engine, node, 0, b"content").await;
     engine.checkpoint().await.expect("a checkpoint");
 
+    make(&engine, "later").await;
     free.store(1000, Ordering::Relaxed);
     let (keys, objects) = (rig.disk.contents(), rig.memory.contents().len());
-    make(&engine, "later").await;
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert!(engine.status().store_full);
     assert!(rig.disk.contents() == keys && rig.memory.contents().len() == objects);
@@ -77,12 +82,14 @@ async fn new_content_leaves_room_for_deletions() {
     engine.checkpoint().await.expect("a checkpoint");
 
     free.store(12 << 20, Ordering::Relaxed);
-    let done = engine.remove(&Caller::root(), root(&engine), b"file").await.expect("a removal");
-    engine.durable(done.position).await.expect("a log that works");
+    remove(&engine, "file").await;
     engine.checkpoint().await.expect("a checkpoint of a removal");
+    free.store(1 << 30, Ordering::Relaxed);
+    rig.pass(Duration::from_secs(6)).await;
     let objects = rig.memory.contents().len();
     let node = make(&engine, "another").await;
     write(&engine, node, 0, b"content").await;
+    free.store(12 << 20, Ordering::Relaxed);
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert_eq!(rig.memory.contents().len(), objects, "what does not count does not stay");
     assert_eq!(read(&engine, node, 0, 100).await, b"content");
@@ -91,14 +98,145 @@ async fn new_content_leaves_room_for_deletions() {
     for _ in 0..3 {
         rig.pass(Duration::from_secs(10)).await;
     }
-    assert!(!engine.status().store_full);
+    assert!(!does_not_fit(&engine));
+    assert!(engine.status().store_full, "there is no room to grow");
 }
 
-/// Of so many bytes, objects have taken some.
-fn bounded(rig: &mut Rig, total: u64) {
-    let memory = rig.memory.clone();
-    let taken = move || memory.contents().iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-    rig.config.capacity = Some(Arc::new(move || Some(space(total, total.saturating_sub(taken())))));
+/// The last checkpoint did not fit.
+fn does_not_fit(engine: &Engine) -> bool {
+    engine.core.health.store_full.load(Ordering::Relaxed)
+}
+
+async fn try_make(engine: &Engine, name: &str) -> Result<(), Errno> {
+    let (mode, attributes) = (CreateMode::Guarded, SetAttr::default());
+    let made = engine.create(&Caller::root(), root(engine), name.as_bytes(), mode, attributes).await;
+    made.map(|_| ()).map_err(|refused| refused.value.errno)
+}
+
+/// Of so many bytes, which may be changed, objects and keys have taken some.
+fn bounded(rig: &mut Rig, total: u64) -> Arc<AtomicU64> {
+    let (memory, disk) = (rig.memory.clone(), rig.disk.clone());
+    let taken = move || {
+        let objects = memory.contents().iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let keys = disk.contents().iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        (objects + keys) as u64
+    };
+    let total = Arc::new(AtomicU64::new(total));
+    let told = total.clone();
+    let ask = move |total: u64| space(total, total.saturating_sub(taken()));
+    rig.config.capacity = Some(Arc::new(move || Some(ask(told.load(Ordering::Relaxed)))));
+    total
+}
+
+#[tokio::test]
+async fn growth_that_would_not_fit_is_refused_and_all_that_was_answered_is_stored() {
+    let mut rig = Rig::new();
+    bounded(&mut rig, 24 << 20);
+    // Nothing but the store's room asks for a checkpoint.
+    rig.config.log_fill_percent = 99;
+    let engine = rig.create().await;
+    let kept = make(&engine, "kept").await;
+    write(&engine, kept, 0, &noise(1, 1 << 20)).await;
+    let node = make(&engine, "file").await;
+    let mut at = 0;
+    let refused = loop {
+        assert!(at < 32, "more than the store holds");
+        match write_while_time_passes(&rig, &engine, node, at << 20, noise(2 + at, 1 << 20)).await {
+            Ok(()) => at += 1,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(refused, Errno::NoSpace);
+    assert!(at >= 4, "there was room for more than {at} MiB");
+    assert_eq!(try_make(&engine, "another").await, Err(Errno::NoSpace));
+    assert!(engine.status().store_full);
+    let shown = engine.statfs(&Caller::root(), root(&engine).volume).await.expect("what is shown").value;
+    assert!(shown.bytes_free < 1 << 20, "{shown:?}");
+    // Writing over, too, though it takes room of its own.
+    write(&engine, kept, 0, &noise(1000, 300_000)).await;
+    engine.checkpoint().await.expect("what was answered fits");
+    assert_eq!(engine.status().checkpoints.failures, 0);
+    // Of what the store has, removed.
+    remove(&engine, "file").await;
+    engine.checkpoint().await.expect("a removal fits");
+    for _ in 0..200 {
+        rig.pass(Duration::from_secs(10)).await;
+    }
+    assert!(!engine.status().store_full, "what was removed made room");
+    write(&engine, kept, 1 << 20, b"more").await;
+    engine.checkpoint().await.expect("a checkpoint");
+    let mut expected = noise(1, 1 << 20);
+    expected[..300_000].copy_from_slice(&noise(1000, 300_000));
+    assert!(read(&engine, kept, 0, 1 << 20).await == expected);
+    assert_eq!(read(&engine, kept, 1 << 20, 100).await, b"more");
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn names_without_data_are_growth_too() {
+    let mut rig = Rig::new();
+    bounded(&mut rig, 24 << 20);
+    rig.config.log_fill_percent = 99;
+    let engine = rig.create().await;
+    let target = Special::Symlink("t".repeat(4000).into());
+    let link = |number: usize| {
+        let (engine, target) = (engine.clone(), target.clone());
+        async move {
+            let (caller, name) = (Caller::root(), format!("link {number}"));
+            let made = engine.make(&caller, root(&engine), name.as_bytes(), target, SetAttr::default());
+            made.await.map(|_| ()).map_err(|refused| refused.value.errno)
+        }
+    };
+    let mut count = 0;
+    let refused = loop {
+        assert!(count < 10_000, "more than the store holds");
+        match while_time_passes(&rig, link(count)).await {
+            Ok(()) => count += 1,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(refused, Errno::NoSpace);
+    assert!(count > 500, "there was room for more than {count}");
+    engine.checkpoint().await.expect("what was answered fits");
+    assert_eq!(engine.status().checkpoints.failures, 0);
+}
+
+#[tokio::test]
+async fn what_grows_within_a_record_is_growth_and_what_is_written_over_is_not() {
+    let mut rig = Rig::new();
+    let total = bounded(&mut rig, 64 << 20);
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, b"content").await;
+    engine.checkpoint().await.expect("a checkpoint");
+    total.store(20 << 20, Ordering::Relaxed);
+    rig.pass(Duration::from_secs(6)).await;
+    write(&engine, node, 7, b" and more").await;
+    total.store(17 << 20, Ordering::Relaxed);
+    rig.pass(Duration::from_secs(6)).await;
+    let data = Bytes::from_static(b" and still more");
+    let more = engine.write(&Caller::root(), node, 16, data, Stability::File).await;
+    assert_eq!(more.expect_err("no room").value.errno, Errno::NoSpace);
+    let linked = engine.link(&Caller::root(), node, root(&engine), b"another name").await;
+    assert_eq!(linked.expect_err("no room").value.errno, Errno::NoSpace);
+    write(&engine, node, 0, b"CONTENT").await;
+    assert_eq!(read(&engine, node, 0, 100).await, b"CONTENT and more");
+}
+
+#[tokio::test]
+async fn growth_waits_while_a_checkpoint_may_show_that_it_fits() {
+    let mut rig = Rig::new();
+    bounded(&mut rig, 24 << 20);
+    rig.config.log_fill_percent = 99;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    for at in 0..40 {
+        // It takes a thousandth of that in the store.
+        let written = write_while_time_passes(&rig, &engine, node, at << 20, vec![7; 1 << 20]).await;
+        assert_eq!(written, Ok(()), "MiB {at}");
+    }
+    assert!(!engine.status().store_full);
+    engine.checkpoint().await.expect("a checkpoint");
 }
 
 async fn remove(engine: &Engine, name: &str) {
@@ -114,7 +252,7 @@ async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
         counted.store(nth as u64 + 1, Ordering::Relaxed);
         Effect::None
     });
-    bounded(&mut rig, 18 << 20);
+    let total = bounded(&mut rig, 64 << 20);
     let engine = rig.create().await;
     let kept = make(&engine, "kept").await;
     write(&engine, kept, 0, &noise(1, 300_000)).await;
@@ -126,6 +264,8 @@ async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
         write(&engine, cut, part << 20, &noise(4 + part, 1 << 20)).await;
     }
     let objects = rig.memory.contents().len();
+    // Somebody else takes the room.
+    total.store(18 << 20, Ordering::Relaxed);
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert_eq!(rig.memory.contents().len(), objects, "what it left would take the room");
 
@@ -136,21 +276,23 @@ async fn a_full_store_is_emptied_by_removing_what_does_not_fit() {
     for _ in 0..3 {
         rig.pass(Duration::from_secs(10)).await;
     }
-    assert!(engine.status().store_full);
+    assert!(does_not_fit(&engine));
     assert_eq!(puts.load(Ordering::Relaxed), before, "what did not fit is not written again at once");
     for _ in 0..4 {
         rig.pass(Duration::from_secs(10)).await;
     }
     assert!(puts.load(Ordering::Relaxed) > before, "but in time");
-    assert!(engine.status().store_full);
+    assert!(does_not_fit(&engine));
     let closed = engine.core.stack.load().generations.len();
     assert!(closed <= 2, "none is closed in vain");
     remove(&engine, "large").await;
     for _ in 0..3 {
         rig.pass(Duration::from_secs(10)).await;
     }
-    assert!(!engine.status().store_full);
+    assert!(!does_not_fit(&engine));
     assert_eq!(engine.core.stack.load().generations.len(), 1, "all are in the store");
+    total.store(64 << 20, Ordering::Relaxed);
+    rig.pass(Duration::from_secs(6)).await;
     write(&engine, kept, 400_000, b"more").await;
     engine.checkpoint().await.expect("a checkpoint");
 
@@ -206,8 +348,8 @@ async fn a_disk_without_a_size_is_not_full() {
 
 #[tokio::test]
 async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
-    let mut rig = Rig::new();
-    rig.config.capacity = Some(Arc::new(|| Some(space(1 << 30, 1000))));
+    // A bucket: it does not tell that it is full.
+    let mut rig = failing(|_| Effect::Before(StoreError::Full("full".into())));
     // It comes too late to say that the store is full.
     rig.config.log_fill_percent = 99;
     let engine = rig.create().await;
@@ -215,7 +357,7 @@ async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
     let mut at = 0;
     let refused = loop {
         assert!(at < 32, "more than the log holds");
-        match write_while_time_passes(&rig, &engine, node, at << 20).await {
+        match write_while_time_passes(&rig, &engine, node, at << 20, vec![7; 1 << 20]).await {
             Ok(()) => at += 1,
             Err(errno) => break errno,
         }
@@ -223,19 +365,29 @@ async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
     assert_eq!(refused, Errno::TryLater);
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert!(engine.status().store_full);
-    write_while_time_passes(&rig, &engine, node, 0).await.expect("writing over");
+    write_while_time_passes(&rig, &engine, node, 0, vec![7; 1 << 20]).await.expect("writing over");
     let done = engine.remove(&Caller::root(), root(&engine), b"file").await.expect("a removal");
     engine.durable(done.position).await.expect("a log that works");
 }
 
-/// Writes 1 MiB at `offset`.
-async fn write_while_time_passes(rig: &Rig, engine: &Arc<Engine>, node: Node, offset: u64) -> Result<(), Errno> {
+async fn write_while_time_passes(
+    rig: &Rig,
+    engine: &Arc<Engine>,
+    node: Node,
+    offset: u64,
+    chunk: Vec<u8>,
+) -> Result<(), Errno> {
     let engine = engine.clone();
-    let chunk = Bytes::from(vec![7; 1 << 20]);
+    let chunk = Bytes::from(chunk);
     let write = async move { engine.write(&Caller::root(), node, offset, chunk, Stability::File).await };
-    let write = tokio::spawn(write);
-    while !write.is_finished() {
-        rig.pass(Duration::from_secs(1)).await;
+    while_time_passes(rig, write).await.map(|_| ()).map_err(|refused| refused.value.errno)
+}
+
+async fn while_time_passes<T: Send + 'static>(rig: &Rig, call: impl Future<Output = T> + Send + 'static) -> T {
+    let call = tokio::spawn(call);
+    tokio::task::yield_now().await;
+    while !call.is_finished() {
+        rig.pass(Duration::from_millis(100)).await;
     }
-    write.await.expect("an answer").map(|_| ()).map_err(|refused| refused.value.errno)
+    call.await.expect("an answer")
 }

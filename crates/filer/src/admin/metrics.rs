@@ -94,7 +94,7 @@ fn gauges(out: &mut DescriptorEncoder, status: &StatusView) -> fmt::Result {
             segments.collected_bytes,
         ),
         ("segments_scrubbed_bytes", "Bytes of objects read by scrubs since the start", segments.scrubbed_bytes),
-        ("store_full", "1 if the store had no space left", u64::from(status.store_full)),
+        ("store_full", "1 if the store has no space left for files to grow", u64::from(status.store_full)),
         ("deposed", "1 if another node has taken the store", u64::from(status.deposed)),
         ("read_only", "1 if no change is taken any more", u64::from(status.read_only.is_some())),
         ("damage", "Damaged places found since the start, at most 100", status.damage.len() as u64),

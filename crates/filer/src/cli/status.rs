@@ -143,7 +143,9 @@ fn trouble(status: &StatusView) {
         say!("  READ ONLY    {reason}");
     }
     if status.store_full {
-        say!("  FULL         the object store has no space left; make room, changes wait in the log");
+        say!(
+            "  FULL         the object store has no space left for files to grow; make room, what does not fit waits in the log"
+        );
     }
     for damage in &status.damage {
         say!("  DAMAGE       {damage}");
