@@ -39,6 +39,7 @@ pub fn header_samples() -> Vec<Vec<u8>> {
         trimmed: Position::new(4, 9),
         end: 8192,
         last: Position::new(5, 10),
+        limit: 8192 + BLOCK,
         key: WrappedKey::wrap(&log_key, &master, ID, [5; 12]),
     };
     vec![header.encode(&LogKeys::new(&log_key, ID))]
@@ -182,6 +183,7 @@ pub fn device_samples() -> Vec<Vec<u8>> {
         trimmed: Position::ZERO,
         end,
         last: Position::ZERO,
+        limit: RING,
         key: WrappedKey::wrap(&Key::new(LOG_KEY), &Key::new(MASTER), ID, [5; 12]),
     };
     let body = entries_samples()[0][4..].to_vec();

@@ -60,6 +60,7 @@ impl FlushJob {
     }
 
     fn run_with(&mut self, beside: Option<&Beside<'_>>) -> io::Result<()> {
+        self.reserve()?;
         let log = self.log.clone();
         let mut scratch = log.scratch.lock();
         let much = together(&self.frames) < self.frames.len();
@@ -71,6 +72,11 @@ impl FlushJob {
             return Ok(());
         }
         log.ring.flush()
+    }
+
+    /// Sees that a header says how far frames reach, before they do.
+    fn reserve(&self) -> io::Result<()> {
+        self.frames.last().map_or(Ok(()), |frame| self.log.ring.reserve(frame.offset + frame.extent()))
     }
 
     /// Seals one part, writes it, and so on.
@@ -93,7 +99,13 @@ impl FlushJob {
                 if !self.log.take_more(&mut self.frames) {
                     break;
                 }
-                continue;
+                match self.reserve() {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        result = Err(error);
+                        break;
+                    }
+                }
             };
             let memory = match idle.pop() {
                 Some(memory) => Ok(memory),

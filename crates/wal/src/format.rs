@@ -99,6 +99,8 @@ pub struct Header {
     pub end: u64,
     /// Position of the last entry before `end`.
     pub last: Position,
+    /// Log offset that no frame reaches beyond, as long as this is the last header.
+    pub limit: u64,
     pub key: WrappedKey,
 }
 
@@ -114,7 +116,8 @@ impl Header {
         out.put_u32(self.shard);
         out.put_u32(self.opening);
         out.put_u32(self.incarnation);
-        out.put_u32(0);
+        // In blocks from `end` on; 0 where nothing is said.
+        out.put_u32(u32::try_from(self.limit.saturating_sub(self.end).div_ceil(BLOCK)).unwrap_or(0));
         out.put_u64(self.tail);
         out.put_u64(self.trimmed.0);
         out.put_u64(self.end);
@@ -150,7 +153,7 @@ impl Header {
         let id = Uuid(take.array()?);
         let ring = take.u64()?;
         let (shard, opening, incarnation) = (take.u32()?, take.u32()?, take.u32()?);
-        take.u32()?;
+        let blocks = take.u32()?;
         let (tail, trimmed) = (take.u64()?, Position(take.u64()?));
         let (end, last) = (take.u64()?, Position(take.u64()?));
         let key = WrappedKey { nonce: take.array()?, sealed: take.array()? };
@@ -161,7 +164,8 @@ impl Header {
             return Err(DecodeError::Range("the extent of a log"));
         }
         let clean = flags & FLAG_CLEAN != 0;
-        Ok(Header { generation, id, ring, shard, opening, incarnation, clean, tail, trimmed, end, last, key })
+        let limit = end + if blocks == 0 { ring } else { u64::from(blocks) * BLOCK };
+        Ok(Header { generation, id, ring, shard, opening, incarnation, clean, tail, trimmed, end, last, limit, key })
     }
 
     /// Whether the slot was written by somebody with the log key.
@@ -329,6 +333,7 @@ mod tests {
             trimmed: Position::new(4, 9),
             end: 8192,
             last: Position::new(5, 10),
+            limit: 8192 + 5 * BLOCK,
             key,
         };
         (header, LogKeys::new(&log_key, id))

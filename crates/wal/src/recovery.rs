@@ -100,6 +100,7 @@ impl Log {
             trimmed: Position::ZERO,
             end: 0,
             last: Position::ZERO,
+            limit: ring,
             key: WrappedKey::wrap(&options.log_key, options.master, options.id, options.wrap_nonce),
         };
         let slot = header.encode(&LogKeys::new(&options.log_key, options.id));
@@ -149,7 +150,7 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String
     let never_started = slots[0].iter().all(|&byte| byte == 0);
     let wiped = never_started && !is_zero(device, RING_START, BLOCK)?;
     let mut best: Option<(Header, Vec<u8>)> = None;
-    let mut doubt = None;
+    let (mut doubt, mut blank) = (None, None);
     for (index, slot) in slots.into_iter().enumerate() {
         match Header::decode(&slot) {
             Ok(header) if best.as_ref().is_none_or(|(other, _)| other.generation < header.generation) => {
@@ -157,9 +158,13 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String
             }
             Err(DecodeError::Version(version)) => return Err(LogError::Newer { device: name, version }),
             Ok(_) => {}
-            Err(_) if slot.iter().all(|&byte| byte == 0) => {}
+            Err(_) if slot.iter().all(|&byte| byte == 0) => blank = Some(index),
             Err(error) => doubt = Some(format!("header slot {index} is torn by a crash, or damaged: {error}")),
         }
+    }
+    // The second header fills the second slot.
+    if let Some(index) = blank.filter(|_| best.as_ref().is_some_and(|(header, _)| header.generation > 2)) {
+        doubt = Some(format!("header slot {index} was wiped"));
     }
     match best {
         Some((header, slot)) => Ok((header, slot, doubt)),
@@ -329,12 +334,15 @@ impl Recovery {
         Ok(begun.then(said))
     }
 
-    /// Looks through the whole ring for a frame that calls the place `end` durable.
+    /// Looks for a frame that calls the place `end` durable, as far as there may be frames: through the whole ring if the header
+    /// may not be the last.
     fn scan(&self, header: &Header, end: u64, reason: &str) -> Result<(), LogError> {
         let mut chunk = vec![0u8; SCAN_CHUNK.min(header.ring as usize)];
+        let all = end + header.ring;
+        let until = if self.header_doubt.is_some() { all } else { header.limit.clamp(end, all) };
         let mut at = end;
-        while at < end + header.ring {
-            let len = chunk.len().min((end + header.ring - at) as usize);
+        while at < until {
+            let len = chunk.len().min((until - at) as usize);
             self.ring.read(at, &mut chunk[..len]).map_err(|error| self.ring.unreadable(&error))?;
             for (block, place) in chunk[..len].chunks(BLOCK as usize).zip((at..).step_by(BLOCK as usize)) {
                 let Ok(frame) = FrameHeader::decode(block) else { continue };
@@ -389,6 +397,8 @@ impl Recovery {
             header.clean = false;
             header.end = found.end;
             header.last = found.last;
+            // What was written beyond it does not count any more.
+            header.limit = found.end;
         })?;
         let tail = self.ring.header().tail;
         let beginning = Beginning { frames: self.frames, tail, end: found.end, last: found.last, next };

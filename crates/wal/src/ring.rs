@@ -6,6 +6,7 @@
 //!   write-back once, to whichever flush comes first, and no later success may be believed.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -16,7 +17,11 @@ use tarn_base::crypto::TAG_SIZE;
 use crate::aligned::Aligned;
 use crate::contract::LogError;
 use crate::device::LogDevice;
-use crate::format::{FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE};
+use crate::format::{BLOCK, FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE};
+
+/// The part of the ring that a header is ahead of what is written, and at most so many bytes.
+const AHEAD: u64 = 16;
+const AHEAD_MAX: u64 = 256 << 20;
 
 pub(crate) struct Ring {
     pub device: Arc<dyn LogDevice>,
@@ -24,6 +29,8 @@ pub(crate) struct Ring {
     /// Bytes of the ring.
     pub size: u64,
     header: Mutex<Header>,
+    /// As the header has it.
+    limit: AtomicU64,
     /// Held during every flush of the device, so that its verdict is known to the next.
     flushes: Mutex<()>,
     /// Why the device is not to be believed any more.
@@ -53,6 +60,7 @@ impl Ring {
             device,
             keys,
             size: header.ring,
+            limit: AtomicU64::new(header.limit),
             header: Mutex::new(header),
             flushes: Mutex::new(()),
             verdict: OnceLock::new(),
@@ -82,6 +90,20 @@ impl Ring {
         let (head, wrapped) = data.split_at(first);
         self.device.write(at, head)?;
         if wrapped.is_empty() { Ok(()) } else { self.device.write(RING_START, wrapped) }
+    }
+
+    /// Makes durable that frames may reach up to `end`, before one does.
+    pub fn reserve(&self, end: u64) -> io::Result<()> {
+        if end <= self.limit.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reaches = |header: &mut Header| header.limit = header.limit.max(end + self.ahead());
+        self.update_header(reaches).map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Bytes that a header is ahead of what is written: each so many cost another one, and a recovery looks through as many.
+    fn ahead(&self) -> u64 {
+        (self.size / AHEAD / BLOCK * BLOCK).clamp(BLOCK, AHEAD_MAX)
     }
 
     /// Whether what is written from now on will be read back soon.
@@ -127,6 +149,7 @@ impl Ring {
         let mut next = header.clone();
         change(&mut next);
         next.generation += 1;
+        next.limit = next.limit.max(next.end + self.ahead());
         let slot = (next.generation % 2) * SLOT_SIZE as u64;
         let written = self.device.write(slot, &next.encode(&self.keys)).and_then(|()| self.flush());
         if let Err(error) = written {
@@ -135,6 +158,7 @@ impl Ring {
         match self.condemned() {
             Some(poisoned) => Err(poisoned),
             None => {
+                self.limit.store(next.limit, Ordering::Release);
                 *header = next;
                 Ok(())
             }

@@ -192,7 +192,7 @@ fn what_takes_several_writes_is_sealed_beside_them_and_fails_with_any() {
         log.finish_flush(job, result);
     };
     flush(&log);
-    assert_eq!(disk.operations() - before, 4, "writes of two, two and one, and a flush");
+    assert_eq!(disk.operations() - before, 6, "a header that says how far, writes of two, two and one, two flushes");
     assert_eq!(log.durable(), log.appended());
     for (round, place) in places.iter().enumerate() {
         assert!(log.read(*place).unwrap() == content(round));
