@@ -3,7 +3,7 @@
 //! - Opening and replaying write nothing.
 //! - Replay gives a prefix: it ends at the first place that holds no whole frame continuing the one before.
 //! - A place that was ever durable and now holds no such frame is damage, not an end. It was durable if the header
-//!   says so, or any later frame anywhere in the ring does.
+//!   says so, or any later frame does, wherever in the ring there may be one.
 //! - From `header.end` on only frames of the header's opening count: what older openings left there never comes back.
 //! - No frame is written before the header with a higher opening count is durable, so no nonce is used twice.
 //! - What is read back but not known durable is written again, unchanged, and flushed before it is believed: a
@@ -20,7 +20,9 @@ use tarn_base::mutant;
 
 use crate::contract::{Entry, LogError, LogPlace};
 use crate::device::LogDevice;
-use crate::format::{BLOCK, FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE, WrappedKey, entries};
+use crate::format::{
+    BLOCK, BODY_SIZE_MAX, FRAME_HEADER, FrameHeader, Header, LogKeys, RING_START, SLOT_SIZE, WrappedKey, entries,
+};
 use crate::log::{Beginning, FramePlace, Log, LogOptions, Wake};
 use crate::ring::{FrameFault, Ring};
 
@@ -162,8 +164,8 @@ fn read_header(device: &dyn LogDevice) -> Result<(Header, Vec<u8>, Option<String
             Err(error) => doubt = Some(format!("header slot {index} is torn by a crash, or damaged: {error}")),
         }
     }
-    // The second header fills the second slot.
-    if let Some(index) = blank.filter(|_| best.as_ref().is_some_and(|(header, _)| header.generation > 2)) {
+    // The second header ever written fills the second slot.
+    if let Some(index) = blank.filter(|_| best.as_ref().is_some_and(|(header, _)| header.generation > 1)) {
         doubt = Some(format!("header slot {index} was wiped"));
     }
     match best {
@@ -339,7 +341,9 @@ impl Recovery {
     fn scan(&self, header: &Header, end: u64, reason: &str) -> Result<(), LogError> {
         let mut chunk = vec![0u8; SCAN_CHUNK.min(header.ring as usize)];
         let all = end + header.ring;
-        let until = if self.header_doubt.is_some() { all } else { header.limit.clamp(end, all) };
+        // Beyond the limit, what would have been written with a later header begins.
+        let bound = (header.limit + u64::from(BODY_SIZE_MAX).min(header.ring / 16)).clamp(end, all);
+        let mut until = if self.header_doubt.is_some() || end > header.limit { all } else { bound };
         let mut at = end;
         while at < until {
             let len = chunk.len().min((until - at) as usize);
@@ -356,6 +360,10 @@ impl Recovery {
                 }
                 if frame.opening > header.opening {
                     return Err(damaged(frame.offset, "the log's newer header is lost: a frame is of a later opening"));
+                }
+                if frame.opening == header.opening && frame.offset + frame.extent() > header.limit {
+                    // A later header allowed it.
+                    until = all;
                 }
             }
             at += len as u64;

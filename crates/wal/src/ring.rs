@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tarn_base::codec::DecodeError;
 use tarn_base::crc32c;
 use tarn_base::crypto::TAG_SIZE;
+use tarn_base::ids::Uuid;
 
 use crate::aligned::Aligned;
 use crate::contract::LogError;
@@ -28,6 +29,9 @@ pub(crate) struct Ring {
     pub keys: LogKeys,
     /// Bytes of the ring.
     pub size: u64,
+    /// As the header has them: they never change.
+    id: Uuid,
+    shard: u32,
     header: Mutex<Header>,
     /// As the header has it.
     limit: AtomicU64,
@@ -60,6 +64,8 @@ impl Ring {
             device,
             keys,
             size: header.ring,
+            id: header.id,
+            shard: header.shard,
             limit: AtomicU64::new(header.limit),
             header: Mutex::new(header),
             flushes: Mutex::new(()),
@@ -180,8 +186,7 @@ impl Ring {
             Err(DecodeError::Range(reason)) => return Err(FrameFault::Bad(reason)),
             Err(_) => return Err(FrameFault::Bad("no frame")),
         };
-        let header = self.header.lock();
-        if frame.id != header.id || frame.shard != header.shard {
+        if frame.id != self.id || frame.shard != self.shard {
             return Err(FrameFault::Bad("a frame of another log"));
         }
         if frame.offset != offset || frame.extent() > self.size {
