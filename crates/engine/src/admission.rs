@@ -57,8 +57,6 @@ impl StoreRoom {
         let overwriting = (space.total / OVERWRITING).min(OVERWRITING_MAX);
         self.overwriting.store(overwriting, Ordering::Relaxed);
         let growth = match space {
-            // A file system without a size.
-            Space { total: 0, .. } => UNTOLD,
             // Each checkpoint makes a few files.
             Space { files, .. } if files < 2 * FILES => 0,
             Space { free, .. } => free.saturating_sub(ROOM + BEYOND + overwriting),

@@ -210,13 +210,22 @@ impl Core {
 
     /// What the store says of its room, if it does.
     pub fn space(&self) -> Option<Space> {
+        // A file system without a size does not.
         self.config.capacity.as_ref().and_then(|ask| ask()).filter(|space| space.total > 0)
     }
 
-    /// Asks the store how much room it has. Where it does not answer, what it said last counts.
+    /// Asks the store how much room it has, and tells when there is none any more, or again. Where it does not answer, what it said
+    /// last counts.
     pub fn look_for_room(&self) {
-        if let Some(space) = self.config.capacity.as_ref().and_then(|ask| ask()) {
-            self.store_room.tells(space);
+        let Some(space) = self.space() else { return };
+        let was_full = self.store_room.is_full_for(0);
+        self.store_room.tells(space);
+        match self.store_room.is_full_for(0) {
+            is_full if is_full == was_full => {}
+            true => {
+                tracing::warn!(free = space.free, "the object store has no space left for files to grow; make room")
+            }
+            false => tracing::info!(free = space.free, "the object store has space again"),
         }
     }
 
@@ -233,7 +242,7 @@ impl Core {
 
     /// Whether growth by `bytes` fits into the store beside what waits for a checkpoint.
     pub fn has_store_for(&self, bytes: u64) -> bool {
-        self.stack.with(|stack| self.store_room.beside(stack)).is_none_or(|room| room >= bytes)
+        self.room_for_growth().is_none_or(|room| room >= bytes)
     }
 
     /// Whether the log has room for an entry of `bytes` of data that makes files grow by `usage`.

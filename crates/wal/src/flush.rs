@@ -99,13 +99,11 @@ impl FlushJob {
                 if !self.log.take_more(&mut self.frames) {
                     break;
                 }
-                match self.reserve() {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        result = Err(error);
-                        break;
-                    }
+                if let Err(error) = self.reserve() {
+                    result = Err(error);
+                    break;
                 }
+                continue;
             };
             let memory = match idle.pop() {
                 Some(memory) => Ok(memory),

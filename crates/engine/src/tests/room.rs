@@ -138,14 +138,7 @@ async fn growth_that_would_not_fit_is_refused_and_all_that_was_answered_is_store
     let kept = make(&engine, "kept").await;
     write(&engine, kept, 0, &noise(1, 1 << 20)).await;
     let node = make(&engine, "file").await;
-    let mut at = 0;
-    let refused = loop {
-        assert!(at < 32, "more than the store holds");
-        match write_while_time_passes(&rig, &engine, node, at << 20, noise(2 + at, 1 << 20)).await {
-            Ok(()) => at += 1,
-            Err(errno) => break errno,
-        }
-    };
+    let (at, refused) = until_refused(&rig, 32, |at| write_at(&engine, node, at << 20, noise(2 + at, 1 << 20))).await;
     assert_eq!(refused, Errno::NoSpace);
     assert!(at >= 4, "there was room for more than {at} MiB");
     assert_eq!(try_make(&engine, "another").await, Err(Errno::NoSpace));
@@ -179,7 +172,7 @@ async fn names_without_data_are_growth_too() {
     rig.config.log_fill_percent = 99;
     let engine = rig.create().await;
     let target = Special::Symlink("t".repeat(4000).into());
-    let link = |number: usize| {
+    let link = |number: u64| {
         let (engine, target) = (engine.clone(), target.clone());
         async move {
             let (caller, name) = (Caller::root(), format!("link {number}"));
@@ -187,14 +180,7 @@ async fn names_without_data_are_growth_too() {
             made.await.map(|_| ()).map_err(|refused| refused.value.errno)
         }
     };
-    let mut count = 0;
-    let refused = loop {
-        assert!(count < 10_000, "more than the store holds");
-        match while_time_passes(&rig, link(count)).await {
-            Ok(()) => count += 1,
-            Err(errno) => break errno,
-        }
-    };
+    let (count, refused) = until_refused(&rig, 10_000, link).await;
     assert_eq!(refused, Errno::NoSpace);
     assert!(count > 500, "there was room for more than {count}");
     engine.checkpoint().await.expect("what was answered fits");
@@ -232,7 +218,7 @@ async fn growth_waits_while_a_checkpoint_may_show_that_it_fits() {
     let node = make(&engine, "file").await;
     for at in 0..40 {
         // It takes a thousandth of that in the store.
-        let written = write_while_time_passes(&rig, &engine, node, at << 20, vec![7; 1 << 20]).await;
+        let written = while_time_passes(&rig, write_at(&engine, node, at << 20, vec![7; 1 << 20])).await;
         assert_eq!(written, Ok(()), "MiB {at}");
     }
     assert!(!engine.status().store_full);
@@ -354,33 +340,39 @@ async fn a_full_store_never_meets_a_log_full_of_what_does_not_fit_there() {
     rig.config.log_fill_percent = 99;
     let engine = rig.create().await;
     let node = make(&engine, "file").await;
-    let mut at = 0;
-    let refused = loop {
-        assert!(at < 32, "more than the log holds");
-        match write_while_time_passes(&rig, &engine, node, at << 20, vec![7; 1 << 20]).await {
-            Ok(()) => at += 1,
-            Err(errno) => break errno,
-        }
-    };
+    let (_, refused) = until_refused(&rig, 32, |at| write_at(&engine, node, at << 20, vec![7; 1 << 20])).await;
     assert_eq!(refused, Errno::TryLater);
     assert!(matches!(engine.checkpoint().await, Err(CheckpointError::Full(_))));
     assert!(engine.status().store_full);
-    write_while_time_passes(&rig, &engine, node, 0, vec![7; 1 << 20]).await.expect("writing over");
+    while_time_passes(&rig, write_at(&engine, node, 0, vec![7; 1 << 20])).await.expect("writing over");
     let done = engine.remove(&Caller::root(), root(&engine), b"file").await.expect("a removal");
     engine.durable(done.position).await.expect("a log that works");
 }
 
-async fn write_while_time_passes(
-    rig: &Rig,
+fn write_at(
     engine: &Arc<Engine>,
     node: Node,
     offset: u64,
-    chunk: Vec<u8>,
-) -> Result<(), Errno> {
+    data: Vec<u8>,
+) -> impl Future<Output = Result<(), Errno>> + Send + use<> {
     let engine = engine.clone();
-    let chunk = Bytes::from(chunk);
-    let write = async move { engine.write(&Caller::root(), node, offset, chunk, Stability::File).await };
-    while_time_passes(rig, write).await.map(|_| ()).map_err(|refused| refused.value.errno)
+    async move {
+        let written = engine.write(&Caller::root(), node, offset, data.into(), Stability::File).await;
+        written.map(|_| ()).map_err(|refused| refused.value.errno)
+    }
+}
+
+/// How many of `calls` are answered, and what the next is refused with.
+async fn until_refused<F>(rig: &Rig, most: u64, calls: impl Fn(u64) -> F) -> (u64, Errno)
+where
+    F: Future<Output = Result<(), Errno>> + Send + 'static,
+{
+    for number in 0..most {
+        if let Err(errno) = while_time_passes(rig, calls(number)).await {
+            return (number, errno);
+        }
+    }
+    panic!("none of {most} is refused");
 }
 
 async fn while_time_passes<T: Send + 'static>(rig: &Rig, call: impl Future<Output = T> + Send + 'static) -> T {
