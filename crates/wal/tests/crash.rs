@@ -5,18 +5,103 @@
 //! - it reaches at least to the last position reported durable, and misses only what trimming was asked to drop;
 //! - what was once missing at its end never comes back.
 //!
+//! At every write no frame reaches beyond the limit of the last header that was flushed: recovery looks no further.
+//!
 //! To replay a failure: `CRASH_SEED=<n> cargo test -p tarn-wal --test crash`.
 
 mod common;
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use common::{Entries, Rng, SMALL, contents, create, master, restart};
+use tarn_base::crc32c;
 use tarn_base::ids::Position;
 use tarn_wal::faulty::FaultyDisk;
-use tarn_wal::{Log, LogError};
+use tarn_wal::{Log, LogDevice, LogError};
 
 const SIZE: u64 = 8192 + (96 << 10);
+
+/// What a header slot says (docs/format/log.md).
+#[derive(Clone, Copy)]
+struct Said {
+    generation: u64,
+    limit: u64,
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut out = [0; 8];
+    out[..N].copy_from_slice(&bytes[at..at + N]);
+    u64::from_le_bytes(out)
+}
+
+impl Said {
+    fn of(slot: &[u8]) -> Option<Said> {
+        if !slot.starts_with(b"TARNLOG\0") || slot[4092..] != crc32c(&slot[..4092]).to_le_bytes() {
+            return None;
+        }
+        let (ring, blocks, end) = (number::<8>(slot, 40), number::<4>(slot, 60), number::<8>(slot, 80));
+        let limit = end + if blocks == 0 { ring } else { blocks * 4096 };
+        Some(Said { generation: number::<8>(slot, 16), limit })
+    }
+}
+
+/// A device that panics where a frame is written beyond the limit of the last durable header.
+struct Watched {
+    device: Arc<dyn LogDevice>,
+    durable: Mutex<Option<Said>>,
+    written: Mutex<Option<Said>>,
+}
+
+impl Watched {
+    fn over(device: Arc<dyn LogDevice>) -> Arc<dyn LogDevice> {
+        let slots = [0, 4096].map(|at| {
+            let mut slot = vec![0; 4096];
+            device.read(at, &mut slot).ok().and_then(|()| Said::of(&slot))
+        });
+        let last = slots.into_iter().flatten().max_by_key(|said| said.generation);
+        Arc::new(Watched { device, durable: Mutex::new(last), written: Mutex::new(None) })
+    }
+}
+
+impl LogDevice for Watched {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.device.read(at, buf)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        if at < 8192 {
+            *self.written.lock().unwrap() = Said::of(data);
+            return self.device.write(at, data);
+        }
+        let heads = data
+            .chunks(4096)
+            .filter(|block| block.starts_with(b"TLFR") && block[92..96] == crc32c(&block[..92]).to_le_bytes());
+        let ends = heads.map(|head| number::<8>(head, 32) + (96 + number::<4>(head, 28)).next_multiple_of(4096));
+        let limit = self.durable.lock().unwrap().expect("a header comes before a frame").limit;
+        for end in ends {
+            assert!(end <= limit, "a frame reaches to {end}, and the last durable header says {limit}");
+        }
+        self.device.write(at, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let written = *self.written.lock().unwrap();
+        self.device.flush()?;
+        if written.is_some() {
+            *self.durable.lock().unwrap() = written;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.device.name()
+    }
+}
 
 struct History {
     /// Everything that may still be in the log, in order.
@@ -112,7 +197,7 @@ fn run(seed: u64) -> u64 {
         }
         let found = contents(disk.device()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         history.check(seed, &found);
-        let Ok((found, log)) = restart(disk.device(), SMALL) else {
+        let Ok((found, log)) = restart(Watched::over(disk.device()), SMALL) else {
             assert!(contents(disk.device()).is_ok(), "seed {seed}: not only the power went");
             continue;
         };
