@@ -20,7 +20,7 @@ use tarn_vfs::Errno;
 use crate::core::Core;
 use crate::hash::name_hash;
 use crate::key::{Key, Kind, words};
-use crate::listings::{self, Listings};
+use crate::listings::{self, Listing, Listings};
 use crate::neighbours::{Neighbours, STRETCH};
 use crate::overlay::Stack;
 use crate::tx::{Need, PinnedRange, Pins};
@@ -43,7 +43,11 @@ impl Core {
         let stack = pins.stack.get_or_insert_with(|| self.stack.load()).clone();
         self.fetch_keys(&stack, pins, need).await?;
         for (range, limit) in &need.ranges {
-            let page = self.fetch_range(&stack, range, *limit, need.attrs).await?;
+            let page = self.fetch_range(&stack, range, *limit, need.attrs > 0).await?;
+            let listed = self.listed(&stack, &page.listing.entries, need.attrs);
+            if !listed.is_empty() {
+                self.fetch_sorted(&stack, pins, listed).await?;
+            }
             pins.ranges.push(page);
         }
         if !need.records.is_empty() {
@@ -82,12 +86,7 @@ impl Core {
         if let [single] = singles[..] {
             self.fetch_single(stack, pins, single).await?;
         } else if !singles.is_empty() {
-            let encoded: Vec<Bytes> = singles.iter().map(Key::bytes).collect();
-            let values = self.told(&singles, stack.view.get_sorted(&encoded).await).await?;
-            for (key, value) in singles.into_iter().zip(values) {
-                self.enter_cache(stack, key, value.clone());
-                pins.keys.insert(key, value);
-            }
+            self.fetch_sorted(stack, pins, singles).await?;
         }
         for key in pointers {
             if !pins.keys.contains_key(&key) {
@@ -95,6 +94,35 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Keys in order, none of them a pointer's.
+    async fn fetch_sorted(&self, stack: &Arc<Stack>, pins: &mut Pins, keys: Vec<Key>) -> Result<(), Errno> {
+        let encoded: Vec<Bytes> = keys.iter().map(Key::bytes).collect();
+        let values = self.told(&keys, stack.view.get_sorted(&encoded).await).await?;
+        for (key, value) in keys.into_iter().zip(values) {
+            self.enter_cache(stack, key, value.clone());
+            pins.keys.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// The inodes of the first `limit` of `entries`, if RAM does not have the first: then it has few of the others. What is missing
+    /// nevertheless is asked for by the next run.
+    fn listed(&self, stack: &Stack, entries: &[(Key, Bytes)], limit: usize) -> Vec<Key> {
+        // Damage is told by who shows the listing.
+        let inodes = entries.iter().filter_map(|(key, value)| {
+            let entry = CookieEntry::decode(value).ok()?;
+            Some(Key::inode(key.volume, entry.ino))
+        });
+        let mut inodes = inodes.skip_while(|key| stack.see(key, |_| {})).take(limit).peekable();
+        if inodes.peek().is_none_or(|first| self.caches.keys.peek(first).is_some()) {
+            return Vec::new();
+        }
+        let mut keys: Vec<Key> = inodes.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     async fn fetch_single(&self, stack: &Arc<Stack>, pins: &mut Pins, key: Key) -> Result<(), Errno> {
@@ -118,7 +146,7 @@ impl Core {
             let mut page = None;
             let scan = async { page = stack.view.scan(&from.encode(), &to.encode(), STRETCH as usize).await.ok() };
             either(scan, self.world.clock.sleep(BRING_WAIT)).await;
-            for (key, value) in decode_entries(page.map(|page| page.entries).unwrap_or_default()) {
+            for (key, value) in decoded(page.map(|page| page.entries).unwrap_or_default()) {
                 self.enter_cache(stack, key, Some(value));
             }
         }
@@ -160,7 +188,7 @@ impl Core {
         let end = Key { b: first.b.saturating_add(ahead), ..first };
         let page = stack.view.scan(&first.encode(), &end.encode(), ahead as usize).await;
         let page = self.told(&[first], page).await?;
-        let mut found: BTreeMap<Key, Bytes> = decode_entries(page.entries);
+        let mut found: BTreeMap<Key, Bytes> = decoded(page.entries).collect();
         for b in first.b..end.b {
             let key = Key { b, ..first };
             let value = found.remove(&key);
@@ -182,25 +210,28 @@ impl Core {
         let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
         let page = self.told(&[range.start], page).await?;
         let complete = page.complete;
-        let entries = decode_entries(page.entries);
-        let until = match entries.last_key_value() {
+        let entries: Vec<(Key, Bytes)> = decoded(page.entries).collect();
+        let until = match entries.last() {
             Some((last, _)) if !complete => last.after(),
             _ => None,
         };
-        self.enter_names(stack, range.start, &entries, attrs);
-        if begins {
-            let kept = entries.iter().map(|(key, value)| (*key, value.clone())).collect();
-            self.caches.listings.enter(&self.stack, stack.version, range.start, kept, until);
+        // With attributes that is less likely, and the inodes need the room: then only at the beginning, where nothing must go for it.
+        if !attrs || (begins && self.caches.has_room(entries.len())) {
+            self.enter_names(stack, range.start, &entries);
         }
-        Ok(PinnedRange { range: range.clone(), entries, until })
+        let listing = Arc::new(Listing { entries, until });
+        if begins {
+            self.caches.listings.enter(&self.stack, stack.version, range.start, listing.clone());
+        }
+        Ok(PinnedRange { range: range.clone(), listing })
     }
 
     /// Puts what a listing says of names into the cache as what is found by them: who lists a directory goes on to look its names
-    /// up, or to remove them. With attributes that is less likely, and the inodes need the room: then only where nothing must go for it.
-    fn enter_names(&self, stack: &Arc<Stack>, first: Key, entries: &BTreeMap<Key, Bytes>, attrs: bool) {
+    /// up, or to remove them.
+    fn enter_names(&self, stack: &Arc<Stack>, first: Key, entries: &[(Key, Bytes)]) {
         let (volume, dir) = (first.volume, Ino(first.a));
         let distinct = || self.present_inode(volume, dir).is_some_and(|dir| dir.distinct);
-        if first.kind != Kind::EntryCookie || (attrs && !self.caches.has_room(entries.len())) || !distinct() {
+        if first.kind != Kind::EntryCookie || !distinct() {
             return;
         }
         let Some(of) = self.volumes.get(volume) else { return };
@@ -269,8 +300,8 @@ impl Core {
     }
 }
 
-fn decode_entries(entries: Vec<(Bytes, Bytes)>) -> BTreeMap<Key, Bytes> {
-    entries.into_iter().filter_map(|(key, value)| Some((Key::decode(&key)?, value))).collect()
+fn decoded(entries: Vec<(Bytes, Bytes)>) -> impl Iterator<Item = (Key, Bytes)> {
+    entries.into_iter().filter_map(|(key, value)| Some((Key::decode(&key)?, value)))
 }
 
 /// Completes with the first of two.

@@ -30,16 +30,16 @@ const LISTING_OVERHEAD: u64 = 160;
 /// A directory: its volume and inode.
 type Dir = (VolumeId, u64);
 
-/// The first entries of a directory, in order of cookie.
+/// Entries of a directory, in order of cookie.
 #[derive(Debug)]
 pub struct Listing {
-    entries: Vec<(Key, Bytes)>,
-    /// Every entry before this is here; `None`: all are.
-    until: Option<Key>,
+    pub entries: Vec<(Key, Bytes)>,
+    /// Every entry from the first that was asked for to this is here; `None`: all are.
+    pub until: Option<Key>,
 }
 
 /// Entries, and where they end if that is before what was asked for does.
-type Part<'a> = (&'a [(Key, Bytes)], Option<Key>);
+pub type Part<'a> = (&'a [(Key, Bytes)], Option<Key>);
 
 impl Listing {
     /// Entries within `range` from its beginning, at most `limit`, and where they end if that is before the range does;
@@ -106,8 +106,8 @@ impl Listings {
     }
 
     /// Keeps the beginning of a directory, fetched when the stack had version `then`, if it still is the present one.
-    pub fn enter(&self, stack: &StackCell, then: u64, from: Key, entries: Vec<(Key, Bytes)>, until: Option<Key>) {
-        if entries.len() > MOST {
+    pub fn enter(&self, stack: &StackCell, then: u64, from: Key, listing: Arc<Listing>) {
+        if listing.entries.len() > MOST {
             return;
         }
         let dir = (from.volume, from.a);
@@ -115,7 +115,7 @@ impl Listings {
         if changing.all || changing.dirs.contains(&dir) || stack.load().version != then {
             return;
         }
-        self.kept.insert(dir, Arc::new(Listing { entries, until }));
+        self.kept.insert(dir, listing);
     }
 
     /// A checkpoint that changes `keys` is about to be shown.

@@ -23,6 +23,7 @@ use tarn_wal::LogPlace;
 use crate::core::Core;
 use crate::entry::{DataChange, Entry};
 use crate::key::{Key, Kind};
+use crate::listings::{Listing, Part};
 use crate::overlay::{Generation, OverlayValue, Stack};
 use crate::session::note_decision;
 use crate::stripes::LockSet;
@@ -60,8 +61,8 @@ pub struct Need {
     pub keys: BTreeSet<Key>,
     /// Ranges of keys, and at most how many of them.
     pub ranges: Vec<(Range<Key>, usize)>,
-    /// Beside a range of a directory's entries: attributes will be asked for as well.
-    pub attrs: bool,
+    /// Beside a range of a directory's entries: of so many at most the attributes are asked for as well.
+    pub attrs: usize,
     /// Each with its pointer's key.
     pub records: Vec<(Key, RecordPointer)>,
     pub logged: Vec<LogPlace>,
@@ -77,25 +78,18 @@ pub struct Need {
     pub version: u64,
 }
 
-/// A range of keys as fetched.
+/// A range of a directory's entries as fetched.
 #[derive(Debug)]
 pub struct PinnedRange {
     pub range: Range<Key>,
-    pub entries: BTreeMap<Key, Bytes>,
-    /// Everything in the range before this is here; `None`: the whole range.
-    pub until: Option<Key>,
+    pub listing: Arc<Listing>,
 }
 
 impl PinnedRange {
-    /// As [`Listing::part`](crate::listings::Listing::part), of a range that may begin within this one.
-    fn part(&self, range: &Range<Key>, limit: usize) -> Option<(Merged, Option<Key>)> {
-        let reaches = self.until.is_none_or(|until| until > range.start);
-        if range.start < self.range.start || range.end != self.range.end || !reaches {
-            return None;
-        }
-        let mut entries = self.entries.range(range.clone());
-        let part = entries.by_ref().take(limit).map(|(key, value)| (*key, Some(value.clone()))).collect();
-        Some((part, entries.next().map(|(key, _)| *key).or(self.until)))
+    /// As [`Listing::part`], of a range that may begin within this one.
+    fn part(&self, range: &Range<Key>, limit: usize) -> Option<Part<'_>> {
+        let within = range.start >= self.range.start && range.end == self.range.end;
+        self.listing.part(range, limit).filter(|_| within)
     }
 }
 
@@ -129,8 +123,8 @@ impl Pins {
 /// Most keys that are fetched at once to find what was not removed.
 const FETCH_MAX: usize = 64 << 10;
 
-/// Changed keys over stored ones; `None` is a removal.
-type Merged = BTreeMap<Key, Option<Bytes>>;
+/// Changed keys over stored ones, in order; `None` is a removal.
+type Merged = Vec<(Key, Option<Bytes>)>;
 
 /// What a run will change.
 #[derive(Debug, Default)]
@@ -232,10 +226,15 @@ impl<'a> Tx<'a> {
                 return Ok(held.value);
             }
         }
+        let pinned = self.pins.keys.get(key);
+        // What was pinned has just been touched, what is cached lies anywhere. A pointer may be newer there.
+        if let Some(value) = pinned.filter(|_| key.kind != Kind::Pointer) {
+            return Ok(value.clone());
+        }
         if let Some(value) = self.core.caches.keys.get(key) {
             return Ok(value);
         }
-        if let Some(value) = self.pins.keys.get(key) {
+        if let Some(value) = pinned {
             if self.replaced_since(key) {
                 self.need().stale = true;
                 return Err(());
@@ -326,22 +325,25 @@ impl<'a> Tx<'a> {
     /// The beginning of `range` with removals, and where it ends if that is before the range does. `fetch`: how many are
     /// asked of the store if it is to be asked.
     fn scan_part(&mut self, range: Range<Key>, limit: usize, fetch: usize, fresh: bool) -> Step<(Merged, Option<Key>)> {
-        let mut merged = Merged::new();
-        let mut until = None;
+        let (mut merged, mut until) = (Merged::new(), None);
+        let kept;
         if !fresh {
-            let pins = self.pins;
-            if let Some((entries, end)) = pins.ranges.iter().find_map(|page| page.part(&range, limit + 1)) {
-                (merged, until) = (entries, end);
-            } else {
-                let kept = self.core.caches.listings.get(&range);
-                let Some((entries, end)) = kept.as_ref().and_then(|kept| kept.part(&range, limit + 1)) else {
-                    self.need().ranges.push((range, fetch));
-                    return Err(Stop::Need);
-                };
-                until = end;
-                merged.extend(entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
-            }
+            let pinned = self.pins.ranges.iter().find_map(|page| page.part(&range, limit + 1));
+            let part = match pinned {
+                None => {
+                    kept = self.core.caches.listings.get(&range);
+                    kept.as_ref().and_then(|kept| kept.part(&range, limit + 1))
+                }
+                pinned => pinned,
+            };
+            let Some((entries, end)) = part else {
+                self.need().ranges.push((range, fetch));
+                return Err(Stop::Need);
+            };
+            until = end;
+            merged.extend(entries.iter().map(|(key, value)| (*key, Some(value.clone()))));
         }
+        let stored = merged.len();
         let oldest = self.stack.oldest();
         let then = self.pins.stack.as_ref().map(|then| then.generations.as_slice()).unwrap_or_default();
         let gone = then.iter().filter(|generation| generation.number < oldest);
@@ -350,11 +352,21 @@ impl<'a> Tx<'a> {
             until = [until, cut_at].into_iter().flatten().min();
             for (key, held) in entries {
                 self.seen = self.seen.max(held.barrier);
-                merged.insert(key, held.value);
+                merged.push((key, held.value));
             }
         }
+        if merged.len() > stored {
+            // The last of a key is its newest.
+            merged.sort_by_key(|(key, _)| *key);
+            merged.dedup_by(|later, kept| {
+                later.0 == kept.0 && {
+                    kept.1 = later.1.take();
+                    true
+                }
+            });
+        }
         if let Some(until) = until {
-            merged.retain(|key, _| *key < until);
+            merged.retain(|(key, _)| *key < until);
         }
         Ok((merged, until))
     }

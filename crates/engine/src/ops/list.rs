@@ -12,7 +12,7 @@ use super::directory::Directory;
 use crate::key::Key;
 use crate::run::Operation;
 use crate::stripes::LockSet;
-use crate::tx::{Step, Tx};
+use crate::tx::{Step, Stop, Tx};
 use crate::value::CookieEntry;
 
 /// Most entries of one page: bounds what one call keeps in RAM.
@@ -61,7 +61,7 @@ impl List {
         let to = Key::entry_cookie(volume, dir.ino, u64::MAX);
         if first < u64::MAX {
             if self.request.attrs {
-                tx.need().attrs = true;
+                tx.need().attrs = self.guess();
             }
             let (entries, all) = tx.scan(from..to, self.guess(), tx.is_fresh(&dir.inode))?;
             page.reply.eof = all;
@@ -93,9 +93,17 @@ impl List {
             return Ok(reply);
         }
         let volume = dir.volume.id;
-        tx.prefetch(reply.entries.iter().map(|entry| Key::inode(volume, entry.ino)))?;
+        let mut missing = false;
         for entry in &mut reply.entries {
-            entry.attr = tx.find_inode(volume, entry.ino)?.map(|inode| -> Attr { inode.attr(volume, entry.ino) });
+            match tx.find_inode(volume, entry.ino) {
+                Ok(inode) => entry.attr = inode.map(|inode| -> Attr { inode.attr(volume, entry.ino) }),
+                // The next are looked at, so that one fetch brings all.
+                Err(Stop::Need) => missing = true,
+                Err(stop) => return Err(stop),
+            }
+        }
+        if missing {
+            return Err(Stop::Need);
         }
         Ok(reply)
     }

@@ -141,6 +141,31 @@ async fn names_listed_with_attributes_come_along_only_where_there_is_room() {
 }
 
 #[tokio::test]
+async fn attributes_listed_are_the_present_whatever_of_them_is_in_ram() {
+    for known in [None, Some(0), Some(50)] {
+        let rig = Rig::new();
+        let engine = rig.create().await;
+        let mut nodes = Vec::new();
+        for number in 0..100 {
+            nodes.push(make(&engine, &format!("file {number}")).await);
+        }
+        let engine = reopened(&rig, &engine).await;
+        if let Some(known) = known {
+            look(&engine, &format!("file {known}")).await;
+        }
+        let change = SetAttr { mode: Some(0o444), ..SetAttr::default() };
+        engine.setattr(&Caller::root(), nodes[70], change).await.expect("it is there");
+        let request = ListRequest { after: 2, entries_max: 4096, bytes_max: 1 << 20, entry_overhead: 24, attrs: true };
+        let page = engine.list(&Caller::root(), root(&engine), request).await.expect("a directory").value;
+        let shown =
+            page.entries.iter().map(|entry| (entry.ino, entry.attr.as_ref().expect("it is there").mode == 0o444));
+        let made = nodes.iter().enumerate().map(|(at, node)| (node.ino, at == 70));
+        assert_eq!(shown.collect::<Vec<_>>(), made.collect::<Vec<_>>(), "{known:?} was known");
+        assert!(nodes.iter().all(|node| node.ino == nodes[70].ino || inode(&engine, node.ino)));
+    }
+}
+
+#[tokio::test]
 async fn names_that_share_a_hash_are_both_found_after_a_listing() {
     let rig = Rig::new();
     let engine = rig.create().await;
