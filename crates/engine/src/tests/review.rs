@@ -15,6 +15,7 @@ use tarn_vfs::{
 use tarn_wal::{LogError, MemDevice};
 
 use super::opening::{make, read, root, write};
+use super::room::while_time_passes;
 use crate::engine::Engine;
 use crate::entry::{DataChange, Payload};
 use crate::key::Key;
@@ -373,10 +374,13 @@ async fn storm(seed: u64, rig: Rig, steps: usize) {
         tokio::task::yield_now().await;
         turns += 1;
         if turns.is_multiple_of(200) {
-            engine.checkpoint().await.expect("a checkpoint");
+            let engine = engine.clone();
+            while_time_passes(&rig, async move { engine.checkpoint().await }).await.expect("a checkpoint");
         }
         if turns.is_multiple_of(1000) {
-            engine.reclaim_now().await.expect("a pass");
+            // It waits for the checkpoint that empties a log which fills.
+            let engine = engine.clone();
+            while_time_passes(&rig, async move { engine.reclaim_now().await }).await.expect("a pass");
         }
     }
     let clients: Vec<Client> = threads.into_iter().map(|thread| thread.join().unwrap().expect("no failure")).collect();

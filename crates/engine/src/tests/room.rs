@@ -375,7 +375,7 @@ where
     panic!("none of {most} is refused");
 }
 
-async fn while_time_passes<T: Send + 'static>(rig: &Rig, call: impl Future<Output = T> + Send + 'static) -> T {
+pub async fn while_time_passes<T: Send + 'static>(rig: &Rig, call: impl Future<Output = T> + Send + 'static) -> T {
     let call = tokio::spawn(call);
     tokio::task::yield_now().await;
     while !call.is_finished() {
