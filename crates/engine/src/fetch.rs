@@ -210,12 +210,14 @@ impl Core {
         let page = stack.view.scan(&range.start.encode(), &range.end.encode(), limit).await;
         let page = self.told(&[range.start], page).await?;
         let complete = page.complete;
-        let entries: Vec<(Key, Bytes)> = decoded(page.entries).collect();
+        let mut entries: Vec<(Key, Bytes)> = decoded(page.entries).collect();
+        // It may be kept, and is weighed by what is in it.
+        entries.shrink_to_fit();
         let until = match entries.last() {
             Some((last, _)) if !complete => last.after(),
             _ => None,
         };
-        // With attributes that is less likely, and the inodes need the room: then only at the beginning, where nothing must go for it.
+        // Who has attributes asks by name less often, and inodes need the room: then only at the beginning, where nothing must go for it.
         if !attrs || (begins && self.caches.has_room(entries.len())) {
             self.enter_names(stack, range.start, &entries);
         }

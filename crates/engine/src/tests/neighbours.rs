@@ -1,7 +1,7 @@
 //! What is brought beside what was asked for, and that it is the present.
 
 use tarn_base::ids::Ino;
-use tarn_vfs::{Caller, Errno, FileSystem, ListRequest, SetAttr};
+use tarn_vfs::{Caller, Errno, FileSystem, ListRequest, Node, SetAttr};
 
 use super::opening::{look, make, root};
 use crate::engine::Engine;
@@ -32,6 +32,15 @@ fn name(engine: &Engine, name: &str) -> bool {
     engine.core.caches.keys.peek(&Key::entry_hash(volume, root(engine).ino, hash)).is_some()
 }
 
+/// Makes "file 0" and so on in the root.
+async fn files(engine: &Engine, count: usize) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for number in 0..count {
+        nodes.push(make(engine, &format!("file {number}")).await);
+    }
+    nodes
+}
+
 async fn reopened(rig: &Rig, engine: &Engine) -> std::sync::Arc<Engine> {
     engine.close().await.unwrap();
     rig.crash();
@@ -42,10 +51,7 @@ async fn reopened(rig: &Rig, engine: &Engine) -> std::sync::Arc<Engine> {
 async fn the_inodes_of_a_stretch_come_together_and_are_the_present() {
     let rig = Rig::new();
     let engine = rig.create().await;
-    let mut nodes = Vec::new();
-    for number in 0..200 {
-        nodes.push(make(&engine, &format!("file {number}")).await);
-    }
+    let nodes = files(&engine, 200).await;
     let engine = reopened(&rig, &engine).await;
     let change = SetAttr { mode: Some(0o600), ..SetAttr::default() };
     engine.setattr(&Caller::root(), nodes[70], change).await.expect("it is there");
@@ -145,10 +151,7 @@ async fn attributes_listed_are_the_present_whatever_of_them_is_in_ram() {
     for known in [None, Some(0), Some(50)] {
         let rig = Rig::new();
         let engine = rig.create().await;
-        let mut nodes = Vec::new();
-        for number in 0..100 {
-            nodes.push(make(&engine, &format!("file {number}")).await);
-        }
+        let nodes = files(&engine, 100).await;
         let engine = reopened(&rig, &engine).await;
         if let Some(known) = known {
             look(&engine, &format!("file {known}")).await;
