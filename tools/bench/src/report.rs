@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::compare::{Ratio, Row, Seen};
 
-const HEAD: [&str; 10] = [
+const HEAD: [&str; 11] = [
     "operation",
     "connections x depth",
     "server",
@@ -12,6 +12,7 @@ const HEAD: [&str; 10] = [
     "core us/op",
     "p50 us",
     "p99 us",
+    "p99 / p50 of 0.1 s",
     "first's rate / this",
     "first's op/CPU-s / this",
 ];
@@ -39,7 +40,7 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 fn cells_of(row: &Row) -> Vec<String> {
-    let Seen { rate, process_us, core_us, p50_us, p99_us, .. } = row.seen;
+    let Seen { rate, process_us, core_us, p50_us, p99_us, tail, .. } = row.seen;
     let void = row.seen.is_void();
     let limited = if void { " void" } else { "" };
     let rate = match row.shape.operation.bytes() {
@@ -55,6 +56,7 @@ fn cells_of(row: &Row) -> Vec<String> {
         number(core_us),
         number(p50_us),
         number(p99_us),
+        number(tail),
         if void { "void".to_owned() } else { ratio(&row.rate_ratio) },
         ratio(&row.cpu_ratio),
     ]
@@ -101,6 +103,7 @@ pub fn json(rows: &[Row]) -> String {
             "core_us_per_call": row.seen.core_us,
             "p50_us": row.seen.p50_us,
             "p99_us": row.seen.p99_us,
+            "p99_by_p50_of_a_window": row.seen.tail,
             "counted_us_per_call": row.seen.counted_us(),
             "half_load": row.shape.half,
             "generator_busy": row.seen.generator,

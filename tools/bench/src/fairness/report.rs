@@ -106,7 +106,13 @@ mod tests {
     fn run(calls: &[(u64, u64)]) -> Run {
         let mut latency = Histogram::new(3).unwrap();
         calls.iter().for_each(|(count, ms)| latency.record_n(ms * 1_000_000, *count).unwrap());
-        Run { calls: latency.len(), elapsed: Duration::from_secs(1), latency, spent: Default::default() }
+        Run {
+            calls: latency.len(),
+            elapsed: Duration::from_secs(1),
+            latency,
+            tails: Vec::new(),
+            spent: Default::default(),
+        }
     }
 
     fn seen(beside: Beside, write: &[(u64, u64)], background: u64) -> Seen {

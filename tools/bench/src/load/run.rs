@@ -11,6 +11,7 @@
 
 use crate::Outcome;
 use crate::load::jobs::Job;
+use crate::load::latencies::Latencies;
 use crate::load::wire::Reply;
 use crate::measure::{Meter, RealTime, Sample};
 use crate::stream::Stream;
@@ -89,6 +90,8 @@ pub struct Run {
     pub elapsed: Duration,
     /// Nanoseconds from a call's write, or from when it was due, to its reply.
     pub latency: Histogram<u64>,
+    /// Of each window the 99th percentile by the median: see [`crate::load::latencies`].
+    pub tails: Vec<f64>,
     /// What the server took meanwhile.
     pub spent: Sample,
 }
@@ -118,7 +121,7 @@ struct Loop<'a> {
     /// Open loop: places without a call, the longest free first; and when the first call was due.
     free: VecDeque<(usize, usize)>,
     first_due: Instant,
-    latency: Histogram<u64>,
+    latencies: Latencies,
     calls: u64,
     /// When counting began, and the sample of that moment.
     began: Option<(Instant, Sample)>,
@@ -131,6 +134,7 @@ pub fn run(address: SocketAddr, plan: Plan, job: &mut dyn Job, meter: &Meter) ->
     let started = Instant::now();
     if matches!(plan.length, Length::Calls(_)) {
         state.began = Some((started, meter.sample()?));
+        state.latencies.begin(started);
     }
     state.first_due = started;
     let _real_time = plan.pace.map(|_| RealTime::take());
@@ -154,7 +158,8 @@ pub fn run(address: SocketAddr, plan: Plan, job: &mut dyn Job, meter: &Meter) ->
     let (Some((began, before)), Some((ended, after))) = (state.began, state.ended) else {
         return Err("a run ended before it was measured".to_owned());
     };
-    Ok(Run { calls: state.calls, elapsed: ended - began, latency: state.latency, spent: after.since(&before) })
+    let (latency, tails) = state.latencies.end()?;
+    Ok(Run { calls: state.calls, elapsed: ended - began, latency, tails, spent: after.since(&before) })
 }
 
 impl<'a> Loop<'a> {
@@ -177,7 +182,6 @@ impl<'a> Loop<'a> {
             let count = std::process::id().wrapping_mul(7919).wrapping_add((index as u32) << 16);
             flights.push(Flight { stream, slots, count });
         }
-        let latency = Histogram::new_with_bounds(100, 100_000_000_000, 3).map_err(|error| error.to_string())?;
         Ok(Loop {
             plan,
             job,
@@ -188,7 +192,7 @@ impl<'a> Loop<'a> {
             in_flight: 0,
             free: VecDeque::new(),
             first_due: now,
-            latency,
+            latencies: Latencies::new()?,
             calls: 0,
             began: None,
             ended: None,
@@ -262,9 +266,13 @@ impl<'a> Loop<'a> {
     /// Begins and ends counting when it is time.
     fn pass_time(&mut self, started: Instant) -> Outcome<()> {
         let now = Instant::now();
+        if self.began.is_some() && self.ended.is_none() {
+            self.latencies.pass(now)?;
+        }
         match (self.plan.length, &self.began, &self.ended) {
             (Length::Time(_), None, _) if now - started >= self.plan.warm_up => {
                 self.began = Some((now, self.meter.sample()?));
+                self.latencies.begin(now);
             }
             (Length::Time(length), Some((began, _)), None) if now - *began >= length => {
                 self.ended = Some((now, self.meter.sample()?));
@@ -309,7 +317,7 @@ impl<'a> Loop<'a> {
         self.in_flight -= 1;
         if self.began.is_some() && self.ended.is_none() {
             self.calls += 1;
-            self.latency.saturating_record(now.saturating_duration_since(slot.sent).as_nanos() as u64);
+            self.latencies.record(now.saturating_duration_since(slot.sent));
         }
         Ok(Some(index))
     }
