@@ -46,7 +46,7 @@ pub struct Seen {
     pub core_us: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// The 99th percentile by the median, of each tenth of a second: the median of all.
+    /// The 99th percentile by the median, of each whole tenth of a second: the median of a round's, and of the rounds'.
     pub tail: f64,
     /// Share of the time that the generator was busy: near 1, the figure is the generator's.
     pub generator: f64,
