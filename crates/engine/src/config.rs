@@ -32,8 +32,8 @@ pub struct Bypass {
     /// Bytes of UNSTABLE data that the file has taken since its last COMMIT, at least, in writes of a quarter of `write_min` or
     /// more: who commits often gains nothing.
     pub after: u64,
-    /// Bytes a second that checkpoints take, at least: for a slower store the log is what takes a burst in. Well below what they
-    /// take beside a log of everything on the same disk, or they would never take more.
+    /// Bytes a second that checkpoints take, at least: for a slower store the log is what takes a burst in, and a COMMIT
+    /// has less to bring into it.
     pub speed_min: u64,
     /// Only while a generation that closed because the log was filling, or the memory of such data, is not in the store yet and for
     /// so long after it closed, or while half of the memory is taken beyond which data stays in the log: a burst that ends before
@@ -41,9 +41,15 @@ pub struct Bypass {
     pub pressed: Duration,
 }
 
+impl Bypass {
+    /// `speed_min` where the store is on the log's disk: what is logged there is so much less stored, and below what checkpoints
+    /// take beside a log of everything, or they would never take more.
+    pub const SPEED_MIN_ON_ONE_DISK: u64 = 96 << 20;
+}
+
 impl Default for Bypass {
     fn default() -> Bypass {
-        Bypass { write_min: 256 << 10, after: 64 << 20, speed_min: 96 << 20, pressed: Duration::from_secs(10) }
+        Bypass { write_min: 256 << 10, after: 64 << 20, speed_min: 256 << 20, pressed: Duration::from_secs(10) }
     }
 }
 

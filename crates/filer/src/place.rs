@@ -8,7 +8,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation};
@@ -283,6 +283,12 @@ pub fn disk(path: &Path) -> std::io::Result<Disk> {
     Ok(Disk { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize, files })
 }
 
+/// Whether the nearest existing directories at or above both are of one file system; not if that cannot be told.
+pub fn on_one_disk(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(nearest(path)).ok().map(|metadata| metadata.dev());
+    device(one).is_some_and(|found| device(other) == Some(found))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +300,13 @@ mod tests {
         settings.log_size = Some(64 << 20);
         settings.unsafe_log = true;
         settings
+    }
+
+    #[test]
+    fn one_disk_is_told_before_anything_is_made_there() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(on_one_disk(&dir.path().join("data/objects"), &dir.path().join("log")));
+        assert!(!on_one_disk(dir.path(), Path::new("/proc/self")));
     }
 
     #[test]

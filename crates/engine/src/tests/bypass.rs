@@ -12,6 +12,7 @@ use tarn_vfs::{Caller, FileSystem, Node, SetAttr, Stability};
 use super::opening::{look, make, read, root, write};
 use super::reclaim::{clean, noise, set_size};
 use super::survival::keep_time;
+use crate::brake::Stored;
 use crate::config::{Bypass, Config};
 use crate::testing::{Rig, settle};
 use crate::{Engine, LostData};
@@ -132,6 +133,31 @@ async fn what_is_logged_is_kept_where_it_was_received_too() {
     assert_ne!(other.as_ptr(), place, "it is the overlay's");
     assert!(read(&engine, node, 0, data.len() as u32).await == data);
     survives(&rig, &data).await;
+}
+
+#[tokio::test]
+async fn nothing_passes_it_by_before_checkpoints_have_shown_that_they_are_fast() {
+    let mut rig = rig();
+    rig.config.bypass.speed_min = Bypass::SPEED_MIN_ON_ONE_DISK;
+    let engine = rig.create().await;
+    let node = make(&engine, "file").await;
+    let data = noise(1, 64 * KIB);
+    let unlogged = || engine.status().unlogged_bytes;
+    // What they take beside a burst is half of what they take alone.
+    let shows = |speed: u64| {
+        let (brake, took) = (&engine.core.brake, Duration::from_secs(4));
+        brake.begins(8 * speed, 8 * speed);
+        brake.goes_on(1, 2, Duration::ZERO);
+        brake.ends(Some(Stored { count: 1, took, before: Duration::ZERO, records: took }));
+    };
+    unstable(&engine, node, 0, &data).await;
+    assert_eq!(unlogged(), 0, "nothing is known");
+    shows(95 << 20);
+    unstable(&engine, node, 64 << 10, &data).await;
+    assert_eq!(unlogged(), 0, "for a slow store the log takes it in");
+    shows(97 << 20);
+    unstable(&engine, node, 128 << 10, &data).await;
+    assert_eq!(unlogged(), data.len() as u64);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use tarn_base::world::World;
 use tarn_engine::config::Space;
-use tarn_engine::{Config, Engine, OpenError, OpenOptions, Parts, RecoveryReport, VolumeSpec};
+use tarn_engine::{Bypass, Config, Engine, OpenError, OpenOptions, Parts, RecoveryReport, VolumeSpec};
 use tarn_meta::slate::SlateOptions;
 use tarn_store::meter::Meter;
 use tarn_store::url::StoreUrl;
@@ -120,8 +120,15 @@ pub fn config(settings: &Settings) -> Config {
         }
         _ => None,
     };
+    let mut bypass = Bypass::default();
+    if let StoreUrl::Local(dir) = &settings.store.url
+        && place::on_one_disk(dir, &settings.log_dir)
+    {
+        bypass.speed_min = Bypass::SPEED_MIN_ON_ONE_DISK;
+    }
     Config {
         capacity,
+        bypass,
         key_cache_bytes: settings.cache_names - slate_cache(settings),
         record_cache_bytes: settings.cache_data,
         dedupe_bytes: settings.cache_dedupe,
