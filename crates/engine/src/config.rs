@@ -42,8 +42,8 @@ pub struct Bypass {
 }
 
 impl Bypass {
-    /// `speed_min` where the store is on the log's disk: what is logged there is so much less stored, and below what checkpoints
-    /// take beside a log of everything, or they would never take more.
+    /// `speed_min` where the store is on the log's disk, and what is logged is so much less stored. It lies below what checkpoints
+    /// take beside a log of everything: with a higher one they would never take more.
     pub const SPEED_MIN_ON_ONE_DISK: u64 = 96 << 20;
 }
 

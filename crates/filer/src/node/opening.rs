@@ -121,7 +121,8 @@ pub fn config(settings: &Settings) -> Config {
         _ => None,
     };
     let mut bypass = Bypass::default();
-    if let StoreUrl::Local(dir) = &settings.store.url
+    // One that is slowed down to a store far away stands for that.
+    if let (StoreUrl::Local(dir), None) = (&settings.store.url, &settings.store_shape)
         && place::on_one_disk(dir, &settings.log_dir)
     {
         bypass.speed_min = Bypass::SPEED_MIN_ON_ONE_DISK;
