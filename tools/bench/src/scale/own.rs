@@ -4,6 +4,7 @@ use super::Common;
 use crate::Outcome;
 use crate::content::mix;
 use crate::load::site::mount;
+use crate::measure::cpu::Meter;
 use crate::servers::{left, tarn};
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,6 +18,9 @@ use tarn_nfsclient::{Client, Credentials, Handle};
 /// How long a server may take to serve: it may have a log to fill first.
 const START_MAX: Duration = Duration::from_secs(300);
 const END_MAX: Duration = Duration::from_secs(300);
+/// A server that takes less of a second than this is done with what it had to do, and how long that is waited for.
+const QUIET: Duration = Duration::from_millis(50);
+const QUIET_MAX: Duration = Duration::from_secs(120);
 /// Between two looks whether it serves.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The generator's ports are anybody's, and it must be root.
@@ -176,6 +180,20 @@ impl Own {
         self.stop()?;
         self.up()?;
         Ok(())
+    }
+
+    /// Waits until the server has done what earlier calls left it to do, or for long enough; gives the time that took.
+    pub fn settle(&self) -> Outcome<Duration> {
+        let meter = Meter { pid: Some(self.pid()), core: None };
+        let started = Instant::now();
+        while started.elapsed() < QUIET_MAX {
+            let before = meter.sample()?;
+            std::thread::sleep(Duration::from_secs(1));
+            if meter.sample()?.since(&before).process.is_some_and(|took| took < QUIET) {
+                break;
+            }
+        }
+        Ok(started.elapsed())
     }
 
     /// What a command prints.
