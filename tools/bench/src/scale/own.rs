@@ -18,8 +18,10 @@ use tarn_nfsclient::{Client, Credentials, Handle};
 /// How long a server may take to serve: it may have a log to fill first.
 const START_MAX: Duration = Duration::from_secs(300);
 const END_MAX: Duration = Duration::from_secs(300);
-/// A server that takes less of a second than this is done with what it had to do, and how long that is waited for.
+/// A server that takes less than this of each of so many seconds is done with what it had to do.
 const QUIET: Duration = Duration::from_millis(50);
+const QUIET_SECONDS: u32 = 3;
+/// How long that is waited for.
 const QUIET_MAX: Duration = Duration::from_secs(120);
 /// Between two looks whether it serves.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -182,18 +184,25 @@ impl Own {
         Ok(())
     }
 
-    /// Waits until the server has done what earlier calls left it to do, or for long enough; gives the time that took.
-    pub fn settle(&self) -> Outcome<Duration> {
+    /// Waits until the server has done what earlier calls left it to do: how long it took, quiet seconds not counted, or `None` if it
+    /// is not done after [`QUIET_MAX`].
+    pub fn settle(&self) -> Outcome<Option<Duration>> {
         let meter = Meter { pid: Some(self.pid()), core: None };
         let started = Instant::now();
-        while started.elapsed() < QUIET_MAX {
+        let (mut quiet, mut took) = (0, Duration::ZERO);
+        while quiet < QUIET_SECONDS {
+            if started.elapsed() > QUIET_MAX {
+                return Ok(None);
+            }
             let before = meter.sample()?;
             std::thread::sleep(Duration::from_secs(1));
-            if meter.sample()?.since(&before).process.is_some_and(|took| took < QUIET) {
-                break;
+            if meter.sample()?.since(&before).process.is_some_and(|time| time < QUIET) {
+                quiet += 1;
+            } else {
+                (quiet, took) = (0, started.elapsed());
             }
         }
-        Ok(started.elapsed())
+        Ok(Some(took))
     }
 
     /// What a command prints.
