@@ -165,11 +165,6 @@ impl Large {
         self.list("READDIR, cold", 16, &own, &directory)?;
         self.look_up(&mut own, &directory)?;
         self.list_while_it_changes(&own, &directory)?;
-        // As CREATE did, what follows begins beside nothing that is left of what was before.
-        match own.settle()? {
-            Some(took) => println!("the server was done with that after {:.0} s", took.as_secs_f64()),
-            None => println!("the server was not done with that when rm -r began: what follows says less of it"),
-        }
         let removed = self.remove_all(&own, &directory)?;
         println!("rm -r / CREATE: {:.2}", removed / created);
         own.client(Duration::from_secs(60)).rmdir(&root, b"large").map_err(|error| format!("rmdir: {error}"))?;

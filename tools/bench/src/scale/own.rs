@@ -4,7 +4,6 @@ use super::Common;
 use crate::Outcome;
 use crate::content::mix;
 use crate::load::site::mount;
-use crate::measure::cpu::Meter;
 use crate::servers::{left, tarn};
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,11 +17,6 @@ use tarn_nfsclient::{Client, Credentials, Handle};
 /// How long a server may take to serve: it may have a log to fill first.
 const START_MAX: Duration = Duration::from_secs(300);
 const END_MAX: Duration = Duration::from_secs(300);
-/// A server that takes less than this of each of so many seconds is done with what it had to do.
-const QUIET: Duration = Duration::from_millis(50);
-const QUIET_SECONDS: u32 = 3;
-/// How long that is waited for.
-const QUIET_MAX: Duration = Duration::from_secs(120);
 /// Between two looks whether it serves.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The generator's ports are anybody's, and it must be root.
@@ -182,27 +176,6 @@ impl Own {
         self.stop()?;
         self.up()?;
         Ok(())
-    }
-
-    /// Waits until the server has done what earlier calls left it to do: how long it took, quiet seconds not counted, or `None` if it
-    /// is not done after [`QUIET_MAX`].
-    pub fn settle(&self) -> Outcome<Option<Duration>> {
-        let meter = Meter { pid: Some(self.pid()), core: None };
-        let started = Instant::now();
-        let (mut quiet, mut took) = (0, Duration::ZERO);
-        while quiet < QUIET_SECONDS {
-            if started.elapsed() > QUIET_MAX {
-                return Ok(None);
-            }
-            let before = meter.sample()?;
-            std::thread::sleep(Duration::from_secs(1));
-            if meter.sample()?.since(&before).process.is_some_and(|time| time < QUIET) {
-                quiet += 1;
-            } else {
-                (quiet, took) = (0, started.elapsed());
-            }
-        }
-        Ok(Some(took))
     }
 
     /// What a command prints.
