@@ -43,6 +43,7 @@ mutants! {
     BATCH_BEFORE_SEGMENTS, "batch-before-segments", "15: what a batch names is written before it";
     TIMEOUT_TAKEN_AS_FAILED, "timeout-taken-as-failed", "15: a PUT without an answer may have happened";
     CHECKPOINT_DONE_TWICE, "checkpoint-done-twice", "15: P says whether a batch is there";
+    REMOVAL_NOT_TOLD, "removal-not-told", "15: the store is told of a removal, but of what it never had";
     NEGATIVE_KEPT, "negative-kept", "15: a cached absence ends with the exchange";
     NAMES_FORGOTTEN, "names-forgotten", "15: what is known of a directory's names ends or grows with the exchange";
     HASH_TAKEN_AS_DISTINCT, "hash-taken-as-distinct", "19: names that share a hash are kept together";

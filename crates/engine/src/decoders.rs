@@ -320,7 +320,7 @@ fn entry_samples() -> Vec<Vec<u8>> {
         Entry { usage: usage.clone(), keys: keys.clone(), ..Entry::default() },
         Entry { data: data.clone(), ..Entry::default() },
         Entry { session: session.clone(), ..Entry::default() },
-        Entry { usage, keys, discards, session, closes: true, data, whole: Bytes::new() },
+        Entry { usage, keys, discards, session, closes: true, data, ..Entry::default() },
     ];
     entries.iter().map(|entry| entry_bytes(entry).to_vec()).collect()
 }

@@ -91,6 +91,8 @@ pub struct Entry {
     pub data: Vec<DataChange>,
     /// What data was cut from: it can be handed on in one piece, if it is all of it, in order. Not part of what is encoded.
     pub whole: Bytes,
+    /// Of the changed keys those that nothing showed before. Not part of what is encoded.
+    pub new: SmallVec<[Key; 3]>,
 }
 
 /// An encoded entry before it has its position: all but the data, which follows it.
@@ -362,7 +364,7 @@ mod tests {
                     payload: Payload::Lost(4096),
                 },
             ],
-            whole: Bytes::new(),
+            ..Entry::default()
         };
         let mut encoded = entry.encode();
         encoded.stamp(Position(0x55));

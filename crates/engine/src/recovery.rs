@@ -179,7 +179,8 @@ impl Replay {
         let open = rebuilt.generations[0].clone();
         for (key, value) in &entry.keys {
             rebuilt.learn(key, value.as_deref()).map_err(undecodable)?;
-            open.put(*key, OverlayValue { value: value.clone(), barrier: position });
+            // The log does not say what was new.
+            open.put(*key, OverlayValue { value: value.clone(), barrier: position, new: false });
         }
         for (volume, bytes, inodes) in &entry.usage {
             if let Some(found) = rebuilt.volumes.get(volume) {

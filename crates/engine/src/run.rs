@@ -409,7 +409,7 @@ impl Core {
         let barrier = barrier.unwrap_or(appended.position);
         let Present { open, load } = present;
         for (key, value) in keys {
-            open.put(key, OverlayValue { value, barrier });
+            open.put(key, OverlayValue { value, barrier, new: entry.new.contains(&key) });
         }
         let ram_bytes = self.ram_bytes(*load);
         let spill = self.config.spills(ram_bytes);

@@ -504,6 +504,15 @@ impl<'a> Tx<'a> {
         self.change(key, Some(Bytes::copy_from_slice(&out)));
     }
 
+    /// As [`Tx::put`], of a key that nothing shows: one that is removed before it is stored leaves nothing to store.
+    pub fn put_new(&mut self, key: Key, encode: impl FnOnce(&mut Vec<u8>)) {
+        // What the run itself has removed was there.
+        if self.changed(&key).is_none() {
+            self.entry_mut().new.push(key);
+        }
+        self.put(key, encode);
+    }
+
     pub fn remove(&mut self, key: Key) {
         self.change(key, None);
     }
@@ -540,7 +549,12 @@ impl<'a> Tx<'a> {
     /// Puts a changed inode; its change counter becomes the entry's position.
     pub fn put_inode(&mut self, volume: VolumeId, ino: Ino, inode: &mut Inode) {
         inode.change = Inode::PENDING;
-        self.put(Key::inode(volume, ino), |out| inode.encode(out));
+        let key = Key::inode(volume, ino);
+        // The number of one that is being made was never used before.
+        match inode.generation == Inode::PENDING {
+            true => self.put_new(key, |out| inode.encode(out)),
+            false => self.put(key, |out| inode.encode(out)),
+        }
     }
 
     /// Puts an inode whose change nobody is told of (its pointers were tidied).

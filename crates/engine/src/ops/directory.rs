@@ -28,6 +28,8 @@ pub struct Place {
     key: Key,
     bucket: Bucket,
     at: Option<usize>,
+    /// Nothing stands under it.
+    free: bool,
 }
 
 impl Place {
@@ -84,14 +86,16 @@ impl Directory {
     pub fn place(&self, tx: &mut Tx<'_>, name: &[u8]) -> Step<Place> {
         let hash = name_hash(&self.volume.record.name_secret, name);
         let (key, fresh) = (Key::entry_hash(self.volume.id, self.ino, hash), tx.is_fresh(&self.inode));
-        let bucket = tx.value_of(&key, fresh, Bucket::decode)?.unwrap_or_default();
+        let there = tx.value_of(&key, fresh, Bucket::decode)?;
+        let free = there.is_none();
+        let bucket = there.unwrap_or_default();
         let at = bucket.find(name);
-        Ok(Place { key, bucket, at })
+        Ok(Place { key, bucket, at, free })
     }
 
     /// Adds an entry at the place of its name, which is not taken.
     pub fn add(&mut self, tx: &mut Tx<'_>, place: Place, name: &[u8], ino: Ino, kind: FileType) -> Step<()> {
-        let Place { key, mut bucket, .. } = place;
+        let Place { key, mut bucket, free, .. } = place;
         let lineage = tx.core.identity.lineage;
         let cookie = next_cookie(&self.inode, lineage);
         if bucket.entries.len() >= Bucket::ENTRIES_MAX || cookie >= COOKIE_MAX {
@@ -105,15 +109,19 @@ impl Directory {
         let born = self.volume.record.epoch;
         bucket.born = born;
         bucket.entries.push(HashEntry { name: name.clone(), ino, kind, cookie });
-        tx.put(key, |out| bucket.encode(out));
+        match free {
+            true => tx.put_new(key, |out| bucket.encode(out)),
+            false => tx.put(key, |out| bucket.encode(out)),
+        }
         let entry = CookieEntry { born, name, ino, kind };
-        tx.put(Key::entry_cookie(self.volume.id, self.ino, cookie), |out| entry.encode(out));
+        // A cookie is never used twice.
+        tx.put_new(Key::entry_cookie(self.volume.id, self.ino, cookie), |out| entry.encode(out));
         Ok(())
     }
 
     /// Takes the entry at a place away, if there is one.
     pub fn take(&mut self, tx: &mut Tx<'_>, place: Place) {
-        let Place { key, mut bucket, at } = place;
+        let Place { key, mut bucket, at, .. } = place;
         let Some(at) = at else { return };
         let cookie = bucket.entries.remove(at).cookie;
         if bucket.entries.is_empty() {

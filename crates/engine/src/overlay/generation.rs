@@ -1,5 +1,6 @@
 //! One generation: the keys and data changed between two closings.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tarn_base::ids::{Ino, Position, VolumeId};
+use tarn_base::mutant;
 use tarn_base::pages::{Copied, Pages};
 
 use super::filter::Filter;
@@ -37,6 +39,8 @@ pub struct OverlayValue {
     pub value: Option<Bytes>,
     /// What must be durable before anybody is shown the value.
     pub barrier: Position,
+    /// Nothing below the generation has the key: where it is removed again, the store is not told.
+    pub new: bool,
 }
 
 fn cost(value: &OverlayValue) -> i64 {
@@ -121,14 +125,24 @@ impl Generation {
         self.changed.may_hold(key) && self.shard(key.volume, key.a).read().keys.get(key).map(see).is_some()
     }
 
+    /// Puts a changed key. Whether it is new says who changes it first.
     pub fn put(&self, key: Key, value: OverlayValue) {
-        let new = cost(&value);
+        let cost_now = cost(&value);
         self.changed.add(&key);
-        let old = self.shard(key.volume, key.a).write().keys.insert(key, value);
-        if old.is_none() {
-            self.keys.fetch_add(1, Ordering::Relaxed);
-        }
-        self.key_bytes.fetch_add(new - old.as_ref().map_or(0, cost), Ordering::Relaxed);
+        let mut shard = self.shard(key.volume, key.a).write();
+        let cost_before = match shard.keys.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(value);
+                self.keys.fetch_add(1, Ordering::Relaxed);
+                0
+            }
+            Entry::Occupied(mut held) => {
+                let new = held.get().new;
+                cost(&held.insert(OverlayValue { new, ..value }))
+            }
+        };
+        drop(shard);
+        self.key_bytes.fetch_add(cost_now - cost_before, Ordering::Relaxed);
     }
 
     /// The first `limit` keys of one owner within `range`, in order; and the first key left out.
@@ -316,11 +330,14 @@ impl Generation {
         maps
     }
 
-    /// All changed keys in order.
+    /// All changed keys that the store is to be told of, in order.
     pub fn sorted_keys(&self) -> Vec<(Key, Option<Bytes>)> {
         let mut out = Vec::with_capacity(self.keys.load(Ordering::Relaxed));
+        let told = |value: &OverlayValue| value.value.is_some() || !(value.new || mutant::on(mutant::REMOVAL_NOT_TOLD));
         for shard in &self.shards {
-            out.extend(shard.read().keys.iter().map(|(key, value)| (*key, value.value.clone())));
+            let shard = shard.read();
+            let keys = shard.keys.iter().filter(|(_, value)| told(value));
+            out.extend(keys.map(|(key, value)| (*key, value.value.clone())));
         }
         // Each shard's are in order, which this sort makes use of.
         out.sort_by_key(|(key, _)| *key);
@@ -341,6 +358,35 @@ impl Generation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_store_is_not_told_of_a_new_key_that_is_gone_again() {
+        let generation = Generation::new(1, Position::ZERO, Duration::ZERO);
+        let key = |number| Key::inode(VolumeId(1), Ino(number));
+        let put = |number, value: Option<&'static [u8]>, new| {
+            let value = value.map(Bytes::from_static);
+            generation.put(key(number), OverlayValue { value, barrier: Position(9), new });
+        };
+        put(1, Some(b"new"), true);
+        put(1, None, false);
+        put(2, Some(b"changed"), false);
+        put(2, None, false);
+        put(2, Some(b"made again"), true);
+        put(2, None, false);
+        put(3, Some(b"new"), true);
+        put(3, Some(b"and changed"), false);
+        put(4, Some(b"new"), true);
+        put(4, None, false);
+        put(4, Some(b"made again"), true);
+        let changed = |text: &'static [u8]| Some(Bytes::from_static(text));
+        assert_eq!(
+            generation.sorted_keys(),
+            [(key(2), None), (key(3), changed(b"and changed")), (key(4), changed(b"made again"))]
+        );
+        let gone = generation.get(&key(1)).expect("until it is stored, readers are told what must be durable");
+        assert!(gone.value.is_none() && gone.barrier == Position(9));
+        assert_eq!(generation.count(), 4);
+    }
 
     #[test]
     fn what_a_checkpoint_stores_of_its_records_is_counted() {

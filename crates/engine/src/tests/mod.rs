@@ -13,6 +13,7 @@ mod loss;
 mod moves;
 mod neighbours;
 mod opening;
+mod passing;
 mod presence;
 mod reclaim;
 mod review;
