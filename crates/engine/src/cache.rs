@@ -1,8 +1,8 @@
 //! What is kept in RAM of the store: values of keys, absent ones included, and decoded records.
 //!
 //! - The key cache shows the store's present view; the overlay is always asked first.
-//! - A fetched value enters only if no exchange has happened since the fetch began and no generation holds the
-//!   key (engine rule 15); a checkpoint's values enter before the exchange that takes its generation away.
+//! - A fetched value enters only if no exchange has happened since the fetch began (engine rule 15). A checkpoint's values enter
+//!   before the exchange that takes its generation away; from then on until it has happened, no key enters that a generation holds.
 //! - Records are named for ever by (segment, index), so theirs needs no invalidation ([`crate::decoded`]).
 //! - Both resist scans (quick_cache keeps what is asked for twice).
 

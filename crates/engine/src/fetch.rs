@@ -249,12 +249,9 @@ impl Core {
 
     /// Puts a fetched value into the cache if it still is the store's present one.
     fn enter_cache(&self, then: &Arc<Stack>, key: Key, value: Option<Bytes>) {
-        self.stack.with(|stack| {
-            let dirty = key.kind == Kind::Pointer && stack.has_record(&(key.volume, Ino(key.a), key.b));
-            if stack.version == then.version && !dirty && stack.get(&key).is_none() {
-                self.caches.keys.insert(key, value);
-            }
-        });
+        let dirty = |stack: &Stack| key.kind == Kind::Pointer && stack.has_record(&(key.volume, Ino(key.a), key.b));
+        let holds = |stack: &Stack| dirty(stack) || stack.see(&key, |_| {});
+        self.stack.enter(then.version, holds, || self.caches.keys.insert(key, value));
     }
 
     /// What the metadata store said, or what a client is told when it could not be asked for `wanted`. Its error names the object,

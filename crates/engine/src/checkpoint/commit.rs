@@ -237,7 +237,7 @@ impl Keeper {
         turn.meta = Some(meta.clone());
         // Views of the store that failed read nothing any more. This one may be a batch further than the stack thinks:
         // the generation that is still over it says the same.
-        self.core.stack.exchange(0, meta.view());
+        self.core.stack.show().exchange(0, meta.view());
         Ok(meta)
     }
 }

@@ -31,6 +31,7 @@ impl Keeper {
         let after = self.core.stack.with(|stack| stack.generations.last().map(|oldest| oldest.after));
         self.core.caches.names.bring(&collected.keys, after.unwrap_or(Inode::PENDING));
         let _pause = self.core.exchange_pause.write().await;
+        let showing = self.core.stack.show();
         let listings = &self.core.caches.listings;
         listings.close(collected.keys.iter().map(|(key, _)| key));
         let caches = &self.core.caches.keys;
@@ -56,7 +57,7 @@ impl Keeper {
                 records.iter().for_each(|record| self.core.segments.forget_forwarding(record.from));
             }
         }
-        self.core.stack.exchange(number, view);
+        showing.exchange(number, view);
         listings.open();
         Ok(())
     }
@@ -67,11 +68,12 @@ impl Keeper {
         let view = self.ready(turn).await?.view();
         {
             let _pause = self.core.exchange_pause.write().await;
+            let showing = self.core.stack.show();
             // Its new pointers are not known here.
             self.core.caches.keys.clear();
             self.core.caches.listings.close_all();
             self.core.caches.names.clear();
-            self.core.stack.exchange(number, view);
+            showing.exchange(number, view);
             self.core.caches.listings.open();
         }
         turn.trimmed = closed.last;

@@ -1,6 +1,7 @@
 //! Stack and store view as one value.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use tarn_meta::MetaView;
@@ -67,35 +68,94 @@ impl Stack {
 
 /// The present stack. Taking it costs a short shared lock and one reference count.
 #[derive(Debug)]
-pub struct StackCell(RwLock<Arc<Stack>>);
+pub struct StackCell {
+    present: RwLock<Arc<Stack>>,
+    /// What an exchange brings is entering the cache. Changes under the lock.
+    showing: AtomicBool,
+}
 
 impl StackCell {
     pub fn new(stack: Stack) -> StackCell {
-        StackCell(RwLock::new(Arc::new(stack)))
+        StackCell { present: RwLock::new(Arc::new(stack)), showing: AtomicBool::new(false) }
     }
 
     pub fn load(&self) -> Arc<Stack> {
-        self.0.read().clone()
+        self.present.read().clone()
     }
 
     /// Runs `f` on the present stack while no exchange can happen.
     pub fn with<T>(&self, f: impl FnOnce(&Arc<Stack>) -> T) -> T {
-        f(&self.0.read())
+        f(&self.present.read())
+    }
+
+    /// What the next exchange brings begins to enter the cache.
+    pub fn show(&self) -> Showing<'_> {
+        let _cell = self.present.write();
+        self.showing.store(true, Ordering::Relaxed);
+        Showing(self)
+    }
+
+    /// Runs `enter`, if the stack still has version `then`. It puts a key of that view into the cache, where nothing comes after what
+    /// the next exchange brings: from the moment that this begins until it has happened, no key that a generation `holds` enters.
+    pub fn enter(&self, then: u64, holds: impl FnOnce(&Stack) -> bool, enter: impl FnOnce()) {
+        let cell = self.present.read();
+        if cell.version == then && !(self.showing.load(Ordering::Relaxed) && holds(&cell)) {
+            enter();
+        }
     }
 
     /// Puts a new open generation on top.
     pub fn push(&self, open: Arc<Generation>) {
-        let mut cell = self.0.write();
+        let mut cell = self.present.write();
         let mut generations = Vec::with_capacity(cell.generations.len() + 1);
         generations.push(open);
         generations.extend(cell.generations.iter().cloned());
         *cell = Arc::new(Stack { generations, view: cell.view.clone(), version: cell.version });
     }
+}
 
+/// What an exchange brings enters the cache; then it happens.
+#[must_use]
+pub struct Showing<'a>(&'a StackCell);
+
+impl Showing<'_> {
     /// The exchange: the generations up to `number` leave, the view that contains them comes.
-    pub fn exchange(&self, number: u64, view: Arc<dyn MetaView>) {
-        let mut cell = self.0.write();
+    pub fn exchange(self, number: u64, view: Arc<dyn MetaView>) {
+        let mut cell = self.0.present.write();
         let generations = cell.generations.iter().filter(|held| held.number > number).cloned().collect();
         *cell = Arc::new(Stack { generations, view, version: cell.version + 1 });
+        self.0.showing.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use tarn_base::ids::{Ino, Position, VolumeId};
+    use tarn_meta::MetaOpener;
+    use tarn_meta::mem::{MemDisk, MemOpener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_a_checkpoint_is_shown_nothing_enters_that_it_changes() {
+        let view = MemOpener::new(MemDisk::new()).open().await.unwrap().view();
+        let generation = Arc::new(Generation::new(1, Position::ZERO, Duration::ZERO));
+        let (changed, other) = (Key::inode(VolumeId(1), Ino(1)), Key::inode(VolumeId(1), Ino(2)));
+        generation.put(changed, OverlayValue { value: None, barrier: Position::ZERO, new: false });
+        let cell = StackCell::new(Stack { generations: vec![generation], view: view.clone(), version: 0 });
+        let enters = |then, key| {
+            let entered = Cell::new(false);
+            cell.enter(then, |stack| stack.get(&key).is_some(), || entered.set(true));
+            entered.get()
+        };
+        assert!(enters(0, changed) && enters(0, other), "what is shown comes after it");
+        let showing = cell.show();
+        assert!(!enters(0, changed) && enters(0, other));
+        showing.exchange(1, view);
+        assert!(!enters(0, changed) && !enters(0, other), "of an older view");
+        assert!(enters(1, changed) && enters(1, other));
     }
 }
