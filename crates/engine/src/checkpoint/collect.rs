@@ -67,8 +67,7 @@ pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Resu
 
     let mut pointers = Walk::over(&keys);
     let mut ends = Walk::over(&maps);
-    let mut wanted: BTreeSet<Key> =
-        keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
+    let mut wanted: Vec<Key> = keys.iter().filter(|(key, _)| key.kind == Kind::Pointer).map(|(key, _)| *key).collect();
     let maps_of = || records.chunk_by(|(one, _), (other, _)| (one.0, one.1) == (other.0, other.1));
     let many = maps_of().filter(|of_map| of_map.len() >= WORTH_A_LOOK);
     let before = records_before(view, many.filter_map(|of_map| of_map.first())).await?;
@@ -82,14 +81,17 @@ pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Resu
         let old = of_map.iter().filter(|((.., record), _)| *record < before);
         wanted.extend(old.map(|((.., record), _)| Key::pointer(*volume, *map, *record)));
     }
-    let old = old_values_told(view, wanted, |done, all| core.brake.prepares(done, all)).await?;
-    let old_pointer = |key: &Key| match old.get(key) {
+    wanted.sort_unstable();
+    wanted.dedup();
+    let old = old_pointers(core, view, wanted).await?;
+    let pointer_of = |walk: &mut Walk<'_, Key, Bytes>, key: &Key| match walk.to(key) {
         Some(bytes) => RecordPointer::decode(bytes).map(Some).map_err(|error| damaged(core, key, &error.to_string())),
         None => Ok(None),
     };
 
     let mut out = Collected::default();
     let mut ends = Walk::over(&maps);
+    let mut olds = Walk::over(&old);
     for (key, mut dirty) in records {
         let pointer_key = Key::pointer(key.0, key.1, key.2);
         let Some(end) = ends.to(&(key.0, key.1)) else { continue };
@@ -106,7 +108,7 @@ pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Resu
             }
             continue;
         }
-        let old = old_pointer(&pointer_key)?;
+        let old = pointer_of(&mut olds, &pointer_key)?;
         let changed = pointers.to(&pointer_key).is_some();
         if !changed {
             out.dead.extend(old);
@@ -115,11 +117,49 @@ pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Resu
         let base = old.filter(|old| !changed && counts(old.generation));
         out.records.push(Due { key, dirty, base, record_size: 1 << end.inode.record_bits });
     }
+    let mut olds = Walk::over(&old);
     for (key, _) in keys.iter().filter(|(key, _)| key.kind == Kind::Pointer) {
-        out.dead.extend(old_pointer(key)?);
+        out.dead.extend(pointer_of(&mut olds, key)?);
     }
     out.keys = keys;
     Ok(out)
+}
+
+/// What the view has of the pointers `wanted`, which are in order: the key cache knows many of them. It shows the present view, which
+/// stays what it is until this checkpoint is shown.
+async fn old_pointers(
+    core: &Core,
+    view: &Arc<dyn MetaView>,
+    wanted: Vec<Key>,
+) -> Result<Vec<(Key, Bytes)>, CheckpointError> {
+    debug_assert!(Arc::ptr_eq(&core.stack.load().view, view));
+    let all = wanted.len();
+    let mut old = Vec::with_capacity(all);
+    let mut missing = BTreeSet::new();
+    for key in wanted {
+        match core.caches.keys.peek(&key) {
+            Some(value) => old.push((key, value)),
+            None => drop(missing.insert(key)),
+        }
+    }
+    if cfg!(debug_assertions) {
+        agree(view, &old).await?;
+    }
+    let known = all - missing.len();
+    let found = old_values_told(view, missing, |done, _| core.brake.prepares(known + done, all)).await?;
+    let mut old: Vec<(Key, Bytes)> = old.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    old.extend(found);
+    old.sort_unstable_by_key(|(key, _)| *key);
+    Ok(old)
+}
+
+/// What is cached is what the view has: a record that is taken for another would be lost.
+async fn agree(view: &Arc<dyn MetaView>, cached: &[(Key, Option<Bytes>)]) -> Result<(), CheckpointError> {
+    let stored = old_values(view, cached.iter().map(|(key, _)| *key).collect()).await?;
+    for (key, value) in cached {
+        assert_eq!(value.as_ref(), stored.get(key), "{key:?} is not in the cache as it is in the store");
+    }
+    Ok(())
 }
 
 /// How many records of each map may have had pointers before the span, where that is known: nothing else hangs on it, so
