@@ -126,7 +126,8 @@ pub async fn collect(core: &Core, view: &Arc<dyn MetaView>, span: &Span) -> Resu
 }
 
 /// What the view has of the pointers `wanted`, which are in order: the key cache knows many of them. It shows the present view, which
-/// stays what it is until this checkpoint is shown.
+/// stays what it is until this checkpoint is shown. Where the store was opened again and turned out to be a batch further than the
+/// cache, that generation was adopted and the cache cleared before anything is collected.
 async fn old_pointers(
     core: &Core,
     view: &Arc<dyn MetaView>,

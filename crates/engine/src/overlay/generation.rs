@@ -39,7 +39,7 @@ pub struct OverlayValue {
     pub value: Option<Bytes>,
     /// What must be durable before anybody is shown the value.
     pub barrier: Position,
-    /// Nothing below the generation has the key: where it is removed again, the store is not told.
+    /// It is known that nothing below the generation has the key: where it is removed again, the store is not told.
     pub new: bool,
 }
 

@@ -1,7 +1,6 @@
 //! Stack and store view as one value.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use tarn_meta::MetaView;
@@ -68,49 +67,50 @@ impl Stack {
 
 /// The present stack. Taking it costs a short shared lock and one reference count.
 #[derive(Debug)]
-pub struct StackCell {
-    present: RwLock<Arc<Stack>>,
-    /// What an exchange brings is entering the cache. Changes under the lock.
-    showing: AtomicBool,
+pub struct StackCell(RwLock<Present>);
+
+#[derive(Debug)]
+struct Present {
+    stack: Arc<Stack>,
+    /// What an exchange brings is entering the cache.
+    showing: bool,
 }
 
 impl StackCell {
     pub fn new(stack: Stack) -> StackCell {
-        StackCell { present: RwLock::new(Arc::new(stack)), showing: AtomicBool::new(false) }
+        StackCell(RwLock::new(Present { stack: Arc::new(stack), showing: false }))
     }
 
     pub fn load(&self) -> Arc<Stack> {
-        self.present.read().clone()
+        self.0.read().stack.clone()
     }
 
     /// Runs `f` on the present stack while no exchange can happen.
     pub fn with<T>(&self, f: impl FnOnce(&Arc<Stack>) -> T) -> T {
-        f(&self.present.read())
+        f(&self.0.read().stack)
     }
 
     /// What the next exchange brings begins to enter the cache.
     pub fn show(&self) -> Showing<'_> {
-        let _cell = self.present.write();
-        self.showing.store(true, Ordering::Relaxed);
+        self.0.write().showing = true;
         Showing(self)
     }
 
     /// Runs `enter`, if the stack still has version `then`. It puts a key of that view into the cache, where nothing comes after what
     /// the next exchange brings: from the moment that this begins until it has happened, no key that a generation `holds` enters.
     pub fn enter(&self, then: u64, holds: impl FnOnce(&Stack) -> bool, enter: impl FnOnce()) {
-        let cell = self.present.read();
-        if cell.version == then && !(self.showing.load(Ordering::Relaxed) && holds(&cell)) {
+        let cell = self.0.read();
+        if cell.stack.version == then && !(cell.showing && holds(&cell.stack)) {
             enter();
         }
     }
 
     /// Puts a new open generation on top.
     pub fn push(&self, open: Arc<Generation>) {
-        let mut cell = self.present.write();
-        let mut generations = Vec::with_capacity(cell.generations.len() + 1);
-        generations.push(open);
-        generations.extend(cell.generations.iter().cloned());
-        *cell = Arc::new(Stack { generations, view: cell.view.clone(), version: cell.version });
+        let mut cell = self.0.write();
+        let Stack { generations: held, view, version } = &*cell.stack;
+        let generations = [open].into_iter().chain(held.iter().cloned()).collect();
+        cell.stack = Arc::new(Stack { generations, view: view.clone(), version: *version });
     }
 }
 
@@ -121,10 +121,11 @@ pub struct Showing<'a>(&'a StackCell);
 impl Showing<'_> {
     /// The exchange: the generations up to `number` leave, the view that contains them comes.
     pub fn exchange(self, number: u64, view: Arc<dyn MetaView>) {
-        let mut cell = self.0.present.write();
-        let generations = cell.generations.iter().filter(|held| held.number > number).cloned().collect();
-        *cell = Arc::new(Stack { generations, view, version: cell.version + 1 });
-        self.0.showing.store(false, Ordering::Relaxed);
+        let mut cell = self.0.0.write();
+        let stack = &cell.stack;
+        let generations = stack.generations.iter().filter(|held| held.number > number).cloned().collect();
+        let stack = Arc::new(Stack { generations, view, version: stack.version + 1 });
+        *cell = Present { stack, showing: false };
     }
 }
 

@@ -140,6 +140,34 @@ async fn what_an_earlier_opening_wrote_is_durable() {
 
 /// What waits for the device holds writers up, and neither generations nor the image of session state.
 #[tokio::test]
+async fn while_a_checkpoint_is_shown_what_it_changes_is_fetched_past_the_cache() {
+    let rig = Rig::new();
+    let engine = rig.create().await;
+    let (node, other) = (make(&engine, "file").await, make(&engine, "other").await);
+    write(&engine, node, 0, b"old").await;
+    engine.checkpoint().await.unwrap();
+    write(&engine, node, 0, b"new").await;
+    let keys = [Key::inode(node.volume, node.ino), Key::pointer(node.volume, node.ino, 0)];
+    let unchanged = Key::inode(other.volume, other.ino);
+    let cached = |key: &Key| engine.core.caches.keys.peek(key).is_some();
+    let fetch = async || {
+        engine.core.caches.keys.clear();
+        for key in keys.into_iter().chain([unchanged]) {
+            let need = Need { keys: [key].into(), ..Need::default() };
+            engine.core.fetch(&mut Pins::default(), &need).await.unwrap();
+        }
+    };
+    let showing = engine.core.stack.show();
+    fetch().await;
+    assert!(!keys.iter().any(cached) && cached(&unchanged));
+    showing.exchange(0, engine.core.stack.load().view.clone());
+    fetch().await;
+    assert!(keys.iter().all(cached));
+    engine.checkpoint().await.unwrap();
+    assert_eq!(read(&engine, node, 0, 3).await, b"new");
+}
+
+#[tokio::test]
 async fn a_slow_log_device_stops_no_closing() {
     let mut rig = Rig::new();
     rig.device = Arc::new(MemDevice::new(256 << 20));
