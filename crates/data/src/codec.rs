@@ -65,8 +65,10 @@ pub enum Compression {
 
 const SAMPLE: usize = 4096;
 const PIECES: usize = 4;
-/// Where so many records before did not shrink, a smaller sample is looked at first.
-const HOPELESS: u32 = 16;
+/// Where no sample of so many records before gave hope, only one of four is looked at, a smaller sample first: what a sample
+/// costs is mostly the wait for bytes that no cache holds.
+const HOPELESS: u64 = 16;
+const LOOKED_AT: u64 = 4;
 const SMALL_SAMPLE: usize = 1024;
 
 /// Compresses records one after another, its buffers kept.
@@ -74,8 +76,8 @@ const SMALL_SAMPLE: usize = 1024;
 pub struct Compressor {
     packed: Vec<u8>,
     sample: Vec<u8>,
-    /// Records that no sample gave hope for, since the last that one did.
-    hopeless: u32,
+    /// Records since the last that a sample gave hope for.
+    hopeless: u64,
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
 }
 
@@ -125,9 +127,16 @@ impl Compressor {
         if plain.len() <= 2 * SAMPLE {
             return true;
         }
-        let small = self.hopeless >= HOPELESS;
+        let before = self.hopeless;
+        self.hopeless += 1;
+        let small = before >= HOPELESS;
+        if small && !before.is_multiple_of(LOOKED_AT) {
+            return false;
+        }
         let promising = (!small || self.sample_promises(plain, SMALL_SAMPLE)) && self.sample_promises(plain, SAMPLE);
-        self.hopeless = if promising { 0 } else { self.hopeless.saturating_add(1) };
+        if promising {
+            self.hopeless = 0;
+        }
         promising
     }
 
@@ -191,6 +200,9 @@ mod tests {
         assert_eq!(compressor.sample.len(), SMALL_SAMPLE);
         let letters: Vec<u8> = noise.iter().map(|byte| b'a' + byte % 16).collect();
         for some in [&letters[..], &noise[..512].repeat(128)] {
+            let missed =
+                (0..).take_while(|_| compressor.compress(some, Compression::Zstd(3)).0 == Codec::Plain).count();
+            assert!(missed < LOOKED_AT as usize, "what comes after noise is noticed: {missed} were not");
             assert_eq!(compressor.compress(some, Compression::Zstd(3)).0, Codec::Zstd);
             (0..100).for_each(|_| assert!(!compressor.promising(&noise)));
         }
