@@ -6,6 +6,7 @@
 pub mod codec;
 pub mod crypto;
 pub mod ids;
+pub mod large;
 pub mod memory;
 pub mod mutant;
 pub mod pages;

@@ -37,18 +37,19 @@ impl Codec {
         }
     }
 
-    /// The `plain` bytes that `packed` stands for.
-    pub(crate) fn expand(self, packed: Vec<u8>, plain: usize) -> Result<Vec<u8>, DamageError> {
-        let mut out = vec![0; if self == Codec::Plain { 0 } else { plain }];
+    /// Fills `plain` with what `packed` stands for.
+    pub(crate) fn expand(self, packed: &[u8], plain: &mut [u8]) -> Result<(), DamageError> {
         let expanded = match self {
             Codec::Plain => {
-                out = packed;
-                out.len()
+                if packed.len() == plain.len() {
+                    plain.copy_from_slice(packed);
+                }
+                packed.len()
             }
-            Codec::Lz4 => lz4_flex::block::decompress_into(&packed, &mut out).map_err(|_| DamageError::Expand)?,
-            Codec::Zstd => zstd::bulk::decompress_to_buffer(&packed, &mut out[..]).map_err(|_| DamageError::Expand)?,
+            Codec::Lz4 => lz4_flex::block::decompress_into(packed, plain).map_err(|_| DamageError::Expand)?,
+            Codec::Zstd => zstd::bulk::decompress_to_buffer(packed, plain).map_err(|_| DamageError::Expand)?,
         };
-        if expanded == plain { Ok(out) } else { Err(DamageError::Expand) }
+        if expanded == plain.len() { Ok(()) } else { Err(DamageError::Expand) }
     }
 }
 
@@ -180,9 +181,12 @@ mod tests {
             let (codec, packed) = compressor.compress(&text, setting);
             assert_ne!(codec, Codec::Plain);
             assert!(packed.len() < text.len() / 4);
-            assert_eq!(codec.expand(packed.to_vec(), text.len()).unwrap(), text);
-            assert_eq!(codec.expand(packed.to_vec(), text.len() - 1), Err(DamageError::Expand));
-            assert_eq!(codec.expand(packed.to_vec(), text.len() + 1), Err(DamageError::Expand));
+            let expand = |len: usize| {
+                let mut plain = vec![0; len];
+                codec.expand(packed, &mut plain).map(|()| plain)
+            };
+            assert_eq!(expand(text.len()).unwrap(), text);
+            assert_eq!([expand(text.len() - 1), expand(text.len() + 1)], [const { Err(DamageError::Expand) }; 2]);
         }
         assert_eq!(compressor.compress(&text, Compression::None).0, Codec::Plain);
     }

@@ -44,5 +44,5 @@ pub fn directory_samples() -> Vec<Vec<u8>> {
 
 /// Expands what stands for `plain` bytes, at most [`crate::PLAIN_SIZE_MAX`], packed by the codec of this number.
 pub fn expand(codec: u8, plain: u32, packed: &[u8]) -> bool {
-    Codec::from_code(codec).is_ok_and(|codec| codec.expand(packed.to_vec(), plain as usize).is_ok())
+    Codec::from_code(codec).is_ok_and(|codec| codec.expand(packed, &mut vec![0; plain as usize]).is_ok())
 }

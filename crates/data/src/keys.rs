@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tarn_base::crypto::{Cipher, Key, TAG_SIZE};
 use tarn_base::ids::{SegmentId, Uuid};
+use tarn_base::large::LargePages;
 
 use crate::codec::Codec;
 use crate::error::DamageError;
@@ -83,12 +84,28 @@ impl SegmentKey {
         tag: &[u8; TAG_SIZE],
         stored: &[u8],
     ) -> Result<Bytes, DamageError> {
+        self.open_in(&LargePages::default(), (index, codec, plain), tag, stored)
+    }
+
+    /// As [`SegmentKey::open`], of index, codec and plain length; the plaintext lies in `memory`.
+    fn open_in(
+        &self,
+        memory: &LargePages,
+        (index, codec, plain): (u32, Codec, u32),
+        tag: &[u8; TAG_SIZE],
+        stored: &[u8],
+    ) -> Result<Bytes, DamageError> {
         let stored_len = u32::try_from(stored.len()).unwrap_or(u32::MAX);
         check_lengths(codec, stored_len, plain)?;
-        let mut packed = vec![0; stored.len()];
-        let aad = record_aad(self.segment, index, codec, plain);
-        self.cipher.open_to(record_nonce(index), &aad, tag, stored, &mut packed)?;
-        Ok(Bytes::from(codec.expand(packed, plain as usize)?))
+        let (nonce, aad) = (record_nonce(index), record_aad(self.segment, index, codec, plain));
+        memory.fill(plain as usize, |out| {
+            if codec == Codec::Plain {
+                return Ok(self.cipher.open_to(nonce, &aad, tag, stored, out)?);
+            }
+            let mut packed = vec![0; stored.len()];
+            self.cipher.open_to(nonce, &aad, tag, stored, &mut packed)?;
+            codec.expand(&packed, out)
+        })
     }
 
     pub(crate) fn seal_directory(&self, footer: &Footer, plain: &[u8], out: &mut Vec<u8>) {
@@ -114,13 +131,18 @@ pub fn open_record(
 impl RecordPointer {
     /// The plaintext it names, from its `stored` bytes, under the key of its segment.
     pub fn open(&self, key: &SegmentKey, stored: &[u8]) -> Result<Bytes, DamageError> {
+        self.open_in(&LargePages::default(), key, stored)
+    }
+
+    /// As [`RecordPointer::open`], in memory for what is kept.
+    pub fn open_in(&self, memory: &LargePages, key: &SegmentKey, stored: &[u8]) -> Result<Bytes, DamageError> {
         if stored.len() != self.stored as usize {
             return Err(DamageError::Length { expected: self.stored as usize, found: stored.len() });
         }
         if key.segment != self.segment {
             return Err(DamageError::OtherSegment { expected: self.segment, found: key.segment });
         }
-        key.open(self.index, self.codec, self.plain, &self.tag, stored)
+        key.open_in(memory, (self.index, self.codec, self.plain), &self.tag, stored)
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tarn_base::ids::SegmentId;
+use tarn_base::large::LargePages;
 use tarn_base::pages::{Copied, Pages};
 
 use crate::hash::FastBuild;
@@ -37,13 +38,15 @@ struct Weight;
 
 impl Weighter<Name, Arc<Record>> for Weight {
     fn weight(&self, _name: &Name, record: &Arc<Record>) -> u64 {
-        RECORD_OVERHEAD + record.bytes.len() as u64
+        RECORD_OVERHEAD + LargePages::takes(record.bytes.len()) as u64
     }
 }
 
 /// The records, with a limit in bytes.
 pub struct Records {
     map: Cache<Name, Arc<Record>, Weight, FastBuild>,
+    /// Where they lie until they move.
+    memory: LargePages,
     pages: Pages,
 }
 
@@ -51,7 +54,12 @@ impl Records {
     pub fn new(bytes: u64, pages: Pages) -> Records {
         let map =
             Cache::with((bytes / (64 << 10)).max(64) as usize, bytes, Weight, FastBuild::default(), Default::default());
-        Records { map, pages }
+        Records { map, memory: LargePages::new(), pages }
+    }
+
+    /// Memory for what is going to be kept here.
+    pub fn memory(&self) -> &LargePages {
+        &self.memory
     }
 
     pub fn get(&self, name: &Name) -> Option<Bytes> {
@@ -139,6 +147,18 @@ mod tests {
         records.remove(&NAME);
         records.answered(&NAME, 64 << 10);
         assert!(!records.holds(&NAME) && records.get(&NAME).is_none());
+    }
+
+    #[test]
+    fn one_weighs_the_memory_that_it_takes() {
+        let records = Records::new(16 << 20, Pages::default());
+        let weighs = |bytes: Bytes| {
+            records.insert(NAME, bytes);
+            records.weight() - RECORD_OVERHEAD
+        };
+        let kept = |len: usize| records.memory().copy(&vec![1; len]);
+        assert_eq!([9_000, 61_000, 65_536].map(|len| weighs(kept(len))), [9_000, 65_536, 65_536]);
+        assert_eq!(kept(61_000).as_ptr() as usize % (64 << 10), 0, "it has a place");
     }
 
     #[test]

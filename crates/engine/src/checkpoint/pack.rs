@@ -272,8 +272,9 @@ impl<'a> Packer<'a> {
         }
         if wanted {
             // The cache would keep a frame of the log for a part of it.
-            let kept = if own { plain } else { Bytes::copy_from_slice(&plain) };
-            self.keeper.core.caches.records.insert((pointer.segment, pointer.index), kept);
+            let records = &self.keeper.core.caches.records;
+            let kept = if own { plain } else { records.memory().copy(&plain) };
+            records.insert((pointer.segment, pointer.index), kept);
         }
         self.packed.pointers.push((key, pointer));
         if full {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tarn_base::ids::{SegmentId, VolumeId};
+use tarn_base::large::LargePages;
 use tarn_data::{Forwarding, RecordPointer, SegmentState, SegmentValue, object_name};
 use tarn_meta::MetaError;
 use tarn_store::StoreError;
@@ -198,12 +199,14 @@ impl Core {
     async fn open_record(&self, want: &Want, object: SegmentId, stored: &Bytes, kept: bool) -> Result<Bytes, Errno> {
         let pointer = &want.pointer;
         let key = self.record_key(want).await.map_err(|error| self.keyless(want, &error))?;
-        let opened = match pointer.open(&key, stored) {
+        let elsewhere = LargePages::default();
+        let memory = if kept { self.caches.records.memory() } else { &elsewhere };
+        let opened = match pointer.open_in(memory, &key, stored) {
             Ok(bytes) => Ok(bytes),
             Err(first) => {
                 let range = want.offset..want.offset + u64::from(pointer.stored);
                 match self.get_patiently(&object_name(object), range).await {
-                    Ok(again) => pointer.open(&key, &again),
+                    Ok(again) => pointer.open_in(memory, &key, &again),
                     Err(_) => Err(first),
                 }
             }
