@@ -81,6 +81,17 @@ pub struct Around {
     pub stolen: f64,
 }
 
+/// Where the disk's interrupts come to, and whose core that is.
+fn told_of_ends(core: Option<usize>, server: Option<usize>) -> String {
+    let Some(core) = core else { return String::new() };
+    let whose = match server {
+        Some(server) if server == core => ", the servers'",
+        Some(_) => ", not the servers', which is woken from there for each write that ends",
+        None => "",
+    };
+    format!(" Its interrupts come to core {core}{whose}.")
+}
+
 /// The whole text: how it was measured, what is durable, the table.
 pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around: &Around, rows: &[Row]) -> String {
     let (disk, ceiling) = alone;
@@ -97,7 +108,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
          Medians of {} rounds (at half load {}) of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of \
          1 MiB writes moves {} MiB and ends with the last COMMIT's reply. {} {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
-         over a file written before {:.0} MiB/s.\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
+         over a file written before {:.0} MiB/s.{}\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
         around.loads.0,
         around.loads.1,
@@ -111,6 +122,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
         RealTime::words(),
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
+        told_of_ends(disk.core, sites.iter().find_map(|site| site.meter.core)),
         crate::servers::group::words(),
         if around.loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),

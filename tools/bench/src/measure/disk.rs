@@ -4,6 +4,7 @@
 
 use crate::Outcome;
 use crate::content;
+use crate::measure::interrupts::Interrupts;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,6 +20,8 @@ pub struct Disk {
     pub flush: Duration,
     /// Bytes per second of 1 MiB pwrites and one fdatasync at the end.
     pub stream: f64,
+    /// The core that is told when a write has ended, if it is one.
+    pub core: Option<usize>,
 }
 
 const STREAM_BYTES: u64 = 256 << 20;
@@ -39,14 +42,16 @@ fn of_file(path: &Path) -> std::io::Result<Disk> {
     stream(&file, 1)?;
     let stream = STREAM_BYTES as f64 / started.elapsed().as_secs_f64();
     let mut times = Vec::with_capacity(FLUSHES);
+    let before = Interrupts::now();
     for index in 0..FLUSHES as u64 {
         let started = Instant::now();
         file.write_all_at(content::at(index * 8, 4096), index * 4096)?;
         file.sync_data()?;
         times.push(started.elapsed());
     }
+    let core = Interrupts::now().core_since(&before, FLUSHES as u64 / 2);
     times.sort();
-    Ok(Disk { flush: times[FLUSHES / 2], stream })
+    Ok(Disk { flush: times[FLUSHES / 2], stream, core })
 }
 
 fn stream(file: &File, stamp: u64) -> std::io::Result<()> {

@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod disk;
+pub mod interrupts;
 pub mod machine;
 pub mod real_time;
 
