@@ -1,42 +1,37 @@
-//! Memory for what is kept in pieces of some 64 KiB and read a little here and a little there: it lies in pages of 2 MiB, so that
-//! finding a byte takes the processor one step fewer, and what follows it is fetched across 4 KiB.
+//! Memory for records that are kept: it lies in pages of 2 MiB, so that a processor finds a byte of it in one step fewer.
 //!
-//! - A place is used again at once; a page of which nothing is used goes back to the system, but for one.
-//! - Where the system has no such pages, the memory is of small ones, and all else is the same.
+//! - There are places of one size, so that each fits where another was. What is shorter by more than an eighth, or longer, lies
+//!   where everything does.
+//! - Of the places in use and an eighth more the memory is kept; what lies idle beyond that goes back to the system.
+//! - Where the system has no such pages, or gives none, the memory is of small ones, and all else is the same.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Places of 64 KiB, as many as are asked for. The default has none: what is made then lies where everything does.
+/// Memory that all who make and keep records share. The default has none of its own: all lies where everything does.
 #[derive(Clone, Debug, Default)]
 pub struct LargePages(Option<Arc<page::Places>>);
 
 impl LargePages {
     /// Bytes of a place.
-    const PLACE: usize = 64 << 10;
-    /// A piece takes so many places at most.
-    const MOST: usize = 16;
+    pub const PLACE: usize = 64 << 10;
+    /// What is shorter has none.
+    pub const LEAST: usize = Self::PLACE - Self::PLACE / 8;
 
     pub fn new() -> LargePages {
         LargePages(Some(Arc::default()))
     }
 
-    /// Bytes of memory that a piece of `len` bytes takes here. What would leave more than an eighth of it idle lies elsewhere.
+    /// Bytes of memory that so many bytes take here.
     pub fn takes(len: usize) -> usize {
-        Self::places(len).map_or(len, |count| count * Self::PLACE)
-    }
-
-    fn places(len: usize) -> Option<usize> {
-        let count = len.div_ceil(Self::PLACE);
-        let idle = count * Self::PLACE - len;
-        (len > 0 && count <= Self::MOST && idle <= len / 8).then_some(count)
+        if (Self::LEAST..=Self::PLACE).contains(&len) { Self::PLACE } else { len }
     }
 
     /// The `len` bytes that `fill` makes; what it is given holds nothing of use.
     pub fn fill<E>(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Bytes, E> {
-        let place = self.0.as_ref().zip(Self::places(len)).and_then(|(places, count)| page::take(places, count, len));
-        match place {
+        let places = self.0.as_ref().filter(|_| (Self::LEAST..=Self::PLACE).contains(&len));
+        match places.and_then(|places| page::take(places, len)) {
             Some(mut place) => {
                 fill(place.bytes())?;
                 Ok(Bytes::from_owner(place))
@@ -71,120 +66,115 @@ mod page {
 
     use super::LargePages;
 
-    /// Bytes of a page: as many places as a word has bits.
-    const PAGE: usize = LargePages::PLACE * u32::BITS as usize;
-    /// Of the pages with free places so many are looked at for several in a row.
-    const LOOKED_AT: usize = 16;
+    /// As many places as a word has bits.
+    const PLACES: usize = u32::BITS as usize;
+    /// Bytes of a page.
+    const PAGE: usize = LargePages::PLACE * PLACES;
+    /// Pages of one mapping: a process has room for some tens of thousands of these.
+    const PAGES: usize = 16;
 
-    /// Pages, and which of their places are free.
     #[derive(Debug, Default)]
     pub struct Places(Mutex<Pages>);
 
     #[derive(Debug, Default)]
     struct Pages {
-        /// By where they begin: a bit for each place that is free.
+        /// Of the pages in use, by where they begin: a bit for each place that is free.
         free: BTreeMap<usize, u32>,
         /// Those of which some are.
         open: BTreeSet<usize>,
-        /// One of which all are.
-        spare: Option<usize>,
+        /// How many places of theirs are free.
+        idle: usize,
+        /// Pages that are not in use, and take no memory.
+        closed: Vec<usize>,
+        /// Where mappings begin.
+        mapped: Vec<usize>,
     }
 
     impl Pages {
-        /// Where `count` free places follow each other, which are taken.
-        fn take(&mut self, count: usize) -> Option<usize> {
-            let (page, first) = self
-                .open
-                .iter()
-                .take(LOOKED_AT)
-                .find_map(|page| Some((*page, row(self.free[page], count)?)))
-                .or_else(|| self.spare.or_else(map).map(|page| (page, 0)))?;
-            if self.spare == Some(page) {
-                self.spare = None;
-            }
-            let free = self.free.entry(page).or_insert(u32::MAX);
-            *free &= !bits(first, count);
+        fn take(&mut self) -> Option<usize> {
+            let page = self.open.first().copied().or_else(|| self.open_another())?;
+            let free = self.free.get_mut(&page)?;
+            let place = free.trailing_zeros() as usize;
+            *free &= !(1 << place);
             if *free == 0 {
-                self.open.remove(&page)
-            } else {
-                self.open.insert(page)
-            };
-            Some(page + first * LargePages::PLACE)
+                self.open.remove(&page);
+            }
+            self.idle -= 1;
+            Some(page + place * LargePages::PLACE)
         }
 
-        fn give(&mut self, at: usize, count: usize) {
-            let page = at / PAGE * PAGE;
-            let Some(free) = self.free.get_mut(&page) else { return };
-            *free |= bits((at - page) / LargePages::PLACE, count);
-            if *free != u32::MAX {
-                self.open.insert(page);
-                return;
+        fn open_another(&mut self) -> Option<usize> {
+            if self.closed.is_empty() {
+                self.map()?;
             }
-            if let Some(needless) = self.spare.replace(page) {
-                self.free.remove(&needless);
-                self.open.remove(&needless);
-                unmap(needless);
-            }
+            let page = self.closed.pop()?;
+            self.free.insert(page, u32::MAX);
             self.open.insert(page);
+            self.idle += PLACES;
+            Some(page)
         }
-    }
 
-    /// `count` bits from `first` on.
-    fn bits(first: usize, count: usize) -> u32 {
-        (((1_u64 << count) - 1) << first) as u32
-    }
-
-    /// Where `count` bits of `free` follow each other.
-    fn row(free: u32, count: usize) -> Option<usize> {
-        (0..=u32::BITS as usize - count).find(|first| free & bits(*first, count) == bits(*first, count))
-    }
-
-    /// A page of the system's.
-    fn map() -> Option<usize> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a mapping of its own, wherever the kernel likes.
-        let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, protection, flags) }.ok()? as usize;
-        let page = begin.next_multiple_of(PAGE);
-        // What lies before and after it is not needed.
-        for (from, to) in [(begin, page), (page + PAGE, begin + 2 * PAGE)] {
-            if from < to {
-                // SAFETY: a part of the mapping, which nobody has had.
-                let unmapped = unsafe { munmap(from as *mut c_void, to - from) };
-                debug_assert!(unmapped.is_ok());
-            }
-        }
-        #[cfg(target_os = "linux")]
-        {
-            // SAFETY: the page, and the advice changes none of its bytes.
-            let advised = unsafe { madvise(page as *mut c_void, PAGE, Advice::LinuxHugepage) };
+        fn map(&mut self) -> Option<()> {
+            let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+            // SAFETY: a mapping of its own, wherever the kernel likes.
+            let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), (PAGES + 1) * PAGE, protection, flags) }.ok()?;
+            // SAFETY: all of it, and the advice changes none of its bytes.
+            let advised = unsafe { madvise(begin, (PAGES + 1) * PAGE, Advice::LinuxHugepage) };
             // A kernel without large pages says no.
             let _ = advised;
+            let first = (begin as usize).next_multiple_of(PAGE);
+            self.mapped.push(begin as usize);
+            self.closed.extend((0..PAGES).rev().map(|page| first + page * PAGE));
+            Some(())
         }
-        Some(page)
+
+        /// Takes a place back, and gives memory back where much is idle.
+        fn give(&mut self, at: usize) {
+            let page = at / PAGE * PAGE;
+            let Some(free) = self.free.get_mut(&page) else { return };
+            *free |= 1 << ((at - page) / LargePages::PLACE);
+            let unused = *free == u32::MAX;
+            self.open.insert(page);
+            self.idle += 1;
+            if self.idle <= PLACES + self.free.len() * PLACES / 8 {
+                return;
+            }
+            if !unused {
+                give_back(at, LargePages::PLACE);
+            } else if give_back(page, PAGE) {
+                self.free.remove(&page);
+                self.open.remove(&page);
+                self.idle -= PLACES;
+                self.closed.push(page);
+            }
+        }
     }
 
-    fn unmap(page: usize) {
-        // SAFETY: all of its places are free.
-        let unmapped = unsafe { munmap(page as *mut c_void, PAGE) };
-        debug_assert!(unmapped.is_ok());
+    /// Gives the memory of free places back; they hold zeros then.
+    fn give_back(begin: usize, len: usize) -> bool {
+        // SAFETY: nobody has any of it.
+        unsafe { madvise(begin as *mut c_void, len, Advice::LinuxDontNeed) }.is_ok()
     }
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            self.free.keys().for_each(|page| unmap(*page));
+            for begin in &self.mapped {
+                // SAFETY: whoever has a place keeps the pages.
+                let unmapped = unsafe { munmap(*begin as *mut c_void, (PAGES + 1) * PAGE) };
+                debug_assert!(unmapped.is_ok());
+            }
         }
     }
 
-    /// Places in a row, for `len` bytes.
-    pub fn take(places: &Arc<Places>, count: usize, len: usize) -> Option<Place> {
-        let at = NonNull::new(places.0.lock().take(count)? as *mut u8)?;
-        Some(Place { places: places.clone(), at, count, len })
+    /// A place for `len` bytes.
+    pub fn take(places: &Arc<Places>, len: usize) -> Option<Place> {
+        let at = NonNull::new(places.0.lock().take()? as *mut u8)?;
+        Some(Place { places: places.clone(), at, len })
     }
 
     pub struct Place {
         places: Arc<Places>,
         at: NonNull<u8>,
-        count: usize,
         len: usize,
     }
 
@@ -195,7 +185,7 @@ mod page {
 
     impl Place {
         pub fn bytes(&mut self) -> &mut [u8] {
-            // SAFETY: the places are mapped while this is there, zeros or what was written before, and nobody else's.
+            // SAFETY: the place is mapped while this is there, holds zeros or what was written before, and is nobody else's.
             unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
         }
     }
@@ -209,10 +199,11 @@ mod page {
 
     impl Drop for Place {
         fn drop(&mut self) {
-            self.places.0.lock().give(self.at.as_ptr() as usize, self.count);
+            self.places.0.lock().give(self.at.as_ptr() as usize);
         }
     }
 
+    /// Pages in use.
     #[cfg(test)]
     pub fn pages(places: &Arc<Places>) -> usize {
         places.0.lock().free.len()
@@ -233,41 +224,78 @@ mod tests {
         large.0.as_ref().map_or(0, page::pages)
     }
 
-    #[test]
-    fn what_would_leave_much_idle_lies_elsewhere() {
-        let takes = |len: usize| LargePages::takes(len) / KIB;
-        assert_eq!([64, 60, 128, 120, 1024].map(|kib| takes(kib * KIB)), [64, 64, 128, 128, 1024]);
-        assert_eq!([0, 4, 56, 70, 1088].map(|kib| takes(kib * KIB)), [0, 4, 56, 70, 1088]);
-        let large = LargePages::new();
-        let elsewhere = large.copy(&numbered(56 * KIB, 1));
-        assert_eq!((pages(&large), &elsewhere[..]), (0, &numbered(56 * KIB, 1)[..]));
-        assert!(large.copy(&[]).is_empty());
-        let none = LargePages::default().copy(&numbered(64 * KIB, 2));
-        assert!(none[..] == numbered(64 * KIB, 2));
+    /// Whether it lies where a place begins.
+    fn has_place(bytes: &Bytes) -> bool {
+        (bytes.as_ptr() as usize).is_multiple_of(LargePages::PLACE)
     }
 
     #[test]
-    fn no_piece_is_touched_by_another_and_places_are_used_again() {
+    fn what_is_about_as_long_as_a_place_has_one() {
+        let large = LargePages::new();
+        for (len, takes) in [(0, 0), (4, 4), (55, 55), (56, 64), (61, 64), (64, 64), (65, 65), (1024, 1024)] {
+            let bytes = large.copy(&numbered(len * KIB, len));
+            assert!(bytes[..] == numbered(len * KIB, len));
+            assert_eq!(LargePages::takes(len * KIB), takes * KIB);
+            assert_eq!(has_place(&bytes), (56..=64).contains(&len), "{len} KiB");
+        }
+        assert!(LargePages::default().copy(&numbered(64 * KIB, 2))[..] == numbered(64 * KIB, 2));
+    }
+
+    #[test]
+    fn no_piece_is_touched_by_another_and_no_more_is_held_than_said() {
         let large = LargePages::new();
         let mut kept: Vec<(usize, Bytes)> = Vec::new();
         let mut random = 7_u64;
-        for turn in 0..4000 {
+        let mut next = |below: usize| {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            if kept.len() > 100 {
-                let (seed, bytes) = kept.swap_remove((random >> 33) as usize % kept.len());
+            (random >> 33) as usize % below
+        };
+        // Up, up and down, and down again.
+        for (turn, most) in (0..6000).map(|turn| (turn, if turn < 4000 { 1000 } else { 100 })) {
+            while kept.len() > most {
+                let (seed, bytes) = kept.swap_remove(next(kept.len()));
                 assert!(bytes[..] == numbered(bytes.len(), seed), "piece {seed}");
             }
-            let len =
-                [64, 64, 64, 61, 128, 250, 512, 1024][(random >> 60) as usize & 7] * KIB - (random >> 50 & 31) as usize;
-            kept.push((turn, large.copy(&numbered(len, turn))));
+            kept.push((turn, large.copy(&numbered(64 * KIB - next(8 * KIB), turn))));
+            assert!(has_place(&kept[kept.len() - 1].1));
+            if turn == 3999 {
+                assert_eq!(pages(&large), 32, "each fits where another was");
+            }
         }
-        let takes: usize = kept.iter().map(|(_, bytes)| LargePages::takes(bytes.len())).sum();
-        assert!(pages(&large) << 21 <= 2 * takes, "{} pages for {takes} bytes", pages(&large));
+        // Those that are left lie anywhere, some of them on a page each; all else has gone back.
+        assert!(pages(&large) < 32);
+        for (seed, bytes) in &kept {
+            assert!(bytes[..] == numbered(bytes.len(), *seed), "piece {seed}");
+        }
         let last = kept.pop().unwrap();
         drop(kept);
         assert!(pages(&large) <= 2, "a page of which nothing is used goes back");
         drop(large);
         assert!(last.1[..] == numbered(last.1.len(), last.0), "what is kept keeps its memory");
+    }
+
+    #[test]
+    fn of_what_lies_idle_beyond_an_eighth_the_memory_goes_back() {
+        let large = LargePages::new();
+        let mut kept: Vec<Bytes> = (0..320).map(|_| large.copy(&[7; 64 << 10])).collect();
+        assert_eq!(pages(&large), 10);
+        // Two of three, on every page.
+        let mut at = 0;
+        kept.retain(|_| {
+            at += 1;
+            at % 3 == 0
+        });
+        assert_eq!(pages(&large), 10, "something is kept on each of them");
+        let mut zeros = 0;
+        for _ in 0..213 {
+            let filled: Result<Bytes, ()> = large.fill(64 << 10, |out| {
+                zeros += usize::from(out.iter().all(|byte| *byte == 0));
+                Ok(())
+            });
+            kept.extend(filled);
+        }
+        assert_eq!((kept.len(), pages(&large)), (319, 10));
+        assert_eq!(213 - zeros, 32 + 40, "a page's and an eighth keep theirs");
     }
 
     #[test]

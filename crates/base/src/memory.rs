@@ -124,23 +124,6 @@ impl Memory {
     }
 }
 
-/// Asks for pages of 2 MiB under the room of `body` that is not filled yet: what a disk is given from there is in one piece, and
-/// costs it one descriptor instead of one for each 4 KiB. Only speed hangs on it.
-pub fn in_large_pages(body: &mut Vec<u8>) {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4 << 10;
-        let room = body.spare_capacity_mut();
-        let begin = room.as_ptr().align_offset(PAGE).min(room.len());
-        let len = (room.len() - begin) / PAGE * PAGE;
-        let place = room[begin..].as_mut_ptr().cast();
-        // SAFETY: these pages are the vector's own, and the advice changes none of their bytes.
-        let advised = unsafe { rustix::mm::madvise(place, len, rustix::mm::Advice::LinuxHugepage) };
-        // A kernel without them says no.
-        let _ = advised;
-    }
-}
-
 fn capacity(size: usize) -> usize {
     (SMALLEST << size) + BESIDES
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tarn_base::memory::{Spares, in_large_pages};
+use tarn_base::memory::Spares;
 
 /// What the block size of any disk divides.
 const ALIGN: usize = 4096;
@@ -25,7 +25,6 @@ impl SegmentMemory {
         let missing = (capacity + ALIGN).saturating_sub(bytes.len());
         if bytes.capacity() - bytes.len() < missing {
             bytes.reserve_exact(missing);
-            in_large_pages(&mut bytes);
         }
         let begin = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
         Buffer { bytes, begin, end: begin, memory: self.clone() }

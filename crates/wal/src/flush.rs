@@ -107,7 +107,7 @@ impl FlushJob {
             };
             let memory = match idle.pop() {
                 Some(memory) => Ok(memory),
-                None => writes.pop_front().map_or_else(|| Ok(Aligned::large()), outcome),
+                None => writes.pop_front().map_or_else(|| Ok(Aligned::default()), outcome),
             };
             let Ok(mut memory) = memory.map_err(|error| result = Err(error)) else { break };
             let len = self.seal(part, &mut memory).len();
@@ -130,7 +130,7 @@ impl FlushJob {
             }
         }
         let mut kept = idle.into_iter();
-        *scratch = std::array::from_fn(|_| kept.next().unwrap_or_else(Aligned::large));
+        *scratch = std::array::from_fn(|_| kept.next().unwrap_or_default());
         result
     }
 

@@ -211,7 +211,7 @@ impl Log {
             appended: AtomicU64::new(beginning.last.0),
             used: AtomicU64::new(beginning.end - beginning.tail),
             wake,
-            scratch: Mutex::new([Aligned::large(), Aligned::large(), Aligned::large()]),
+            scratch: Mutex::new([Aligned::default(), Aligned::default(), Aligned::default()]),
             ready: Mutex::new(Vec::new()),
             cache: FrameCache::default(),
             reading: Reading::default(),
