@@ -81,15 +81,15 @@ pub struct Around {
     pub stolen: f64,
 }
 
-/// Where the disk's interrupts come to, and whose core that is.
+/// Where most interrupts came to while the disk was measured, and whose core that is.
 fn told_of_ends(core: Option<usize>, server: Option<usize>) -> String {
     let Some(core) = core else { return String::new() };
     let whose = match server {
         Some(server) if server == core => ", the servers'",
-        Some(_) => ", not the servers', which is woken from there for each write that ends",
+        Some(_) => ", not the servers'",
         None => "",
     };
-    format!(" Its interrupts come to core {core}{whose}.")
+    format!(" Meanwhile most interrupts came to core {core}{whose}.")
 }
 
 /// The whole text: how it was measured, what is durable, the table.

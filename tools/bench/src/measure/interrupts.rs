@@ -1,9 +1,11 @@
 //! Which core a device interrupts: where its interrupts come to another core than the server's, each write that ends wakes that
 //! one first, and the server's is woken from there.
 
-/// Interrupts of devices so far, by device and core, as `/proc/interrupts` tells them.
+use std::collections::BTreeMap;
+
+/// Interrupts of devices so far, by number and core, as `/proc/interrupts` tells them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Interrupts(Vec<Vec<u64>>);
+pub struct Interrupts(BTreeMap<u32, Vec<u64>>);
 
 impl Interrupts {
     /// None of a machine that does not tell.
@@ -17,18 +19,19 @@ impl Interrupts {
         // Those of devices have numbers, the processor's own have names.
         let counts = |line: &str| {
             let (name, rest) = line.split_once(':')?;
-            name.trim().parse::<u32>().ok()?;
-            Some(rest.split_ascii_whitespace().take(cores).map_while(|count| count.parse().ok()).collect())
+            let counts = rest.split_ascii_whitespace().take(cores).map_while(|count| count.parse().ok());
+            Some((name.trim().parse().ok()?, counts.collect()))
         };
         Interrupts(lines.filter_map(counts).collect())
     }
 
     /// The core that had more than half of those of the device with the most since `before`, of which there were `least`.
     pub fn core_since(&self, before: &Interrupts, least: u64) -> Option<usize> {
-        let since = |(now, then): (&Vec<u64>, &Vec<u64>)| -> Vec<u64> {
-            now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect()
+        let since = |(number, now): (&u32, &Vec<u64>)| -> Option<Vec<u64>> {
+            let then = before.0.get(number)?;
+            Some(now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect())
         };
-        let device = self.0.iter().zip(&before.0).map(since).max_by_key(|counts| counts.iter().sum::<u64>())?;
+        let device = self.0.iter().filter_map(since).max_by_key(|counts| counts.iter().sum::<u64>())?;
         let all = device.iter().sum::<u64>();
         device.iter().position(|count| all >= least && 2 * count > all)
     }
