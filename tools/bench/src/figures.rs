@@ -73,12 +73,14 @@ const SHARED: &str = "The machine was shared with other work (load average above
     where core is far above process a row was disturbed; process us/op and the last column move least.\n";
 
 /// What the machine did besides.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Around {
     /// Load average before and after.
     pub loads: (f64, f64),
     /// Share of the busy time that the host took.
     pub stolen: f64,
+    /// How late its cores wake, in a line of its own.
+    pub wakes: String,
 }
 
 /// Where most interrupts came to while the disk was measured, and whose core that is.
@@ -108,7 +110,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
          Medians of {} rounds (at half load {}) of {:.1} s after {:.1} s of warm-up, the servers in turns; a round of \
          1 MiB writes moves {} MiB and ends with the last COMMIT's reply. {} {}\n\
          The disk alone, same file system: 4 KiB pwrite and fdatasync {:.0} us (median); 1 MiB pwrites and one fdatasync \
-         over a file written before {:.0} MiB/s.{}\n{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
+         over a file written before {:.0} MiB/s.{}\n{}{ceiling}{}\n{}\nDurable when the reply leaves:\n\n{durability}\n{}",
         machine::describe(),
         around.loads.0,
         around.loads.1,
@@ -123,6 +125,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
         told_of_ends(disk.core, sites.iter().find_map(|site| site.meter.core)),
+        around.wakes,
         crate::servers::group::words(),
         if around.loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),

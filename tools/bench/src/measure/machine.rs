@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Processor, cores, memory, kernel, how TCP is paced.
+/// Processor, cores, memory, kernel, what an idle core does, how TCP is paced.
 pub fn describe() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let value = |text: &str, name: &str| -> Option<String> {
@@ -18,7 +18,22 @@ pub fn describe() -> String {
         .map_or_else(|| "unknown".to_owned(), |kib| format!("{:.0} GiB", kib as f64 / (1 << 20) as f64));
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
     let kind = if virtual_machine { "virtual machine" } else { "machine" };
-    format!("{kind}, {model}, {count} cores, {memory} of memory, Linux {kernel}, {}", tcp())
+    let halt_poll = |name: &str| read(&format!("/sys/module/haltpoll/parameters/guest_halt_poll_{name}"));
+    let governor = read("/sys/devices/system/cpu/cpuidle/current_governor");
+    let idle = idle(&governor, &halt_poll("ns"), &halt_poll("allow_shrink"));
+    format!("{kind}, {model}, {count} cores, {memory} of memory, Linux {kernel}{idle}, {}", tcp())
+}
+
+/// What an idle core does, where the guest tells. A halt is the host's to end, which takes longer than most calls do.
+fn idle(governor: &str, halt_poll_ns: &str, may_shrink: &str) -> String {
+    match (governor.trim(), halt_poll_ns.trim().parse::<u64>()) {
+        ("haltpoll", Ok(0)) => ", an idle core halts at once".to_owned(),
+        ("haltpoll", Ok(ns)) => {
+            let less = if may_shrink.trim() == "Y" { ", or less," } else { "" };
+            format!(", an idle core polls for up to {} us{less} before it halts", ns as f64 / 1e3)
+        }
+        _ => String::new(),
+    }
 }
 
 /// TCP's congestion control, which the connections of this network have.
@@ -38,4 +53,21 @@ pub fn rss_mib(pid: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_ascii_whitespace().next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_idle_core_does_is_told_where_the_guest_decides_it() {
+        assert_eq!(idle("haltpoll\n", "0\n", "Y\n"), ", an idle core halts at once");
+        assert_eq!(
+            idle("haltpoll\n", "200000\n", "Y\n"),
+            ", an idle core polls for up to 200 us, or less, before it halts"
+        );
+        assert_eq!(idle("haltpoll\n", "50500\n", "N\n"), ", an idle core polls for up to 50.5 us before it halts");
+        assert_eq!(idle("menu\n", "200000\n", "N\n"), "", "another governor does not look at it");
+        assert_eq!(idle("", "", ""), "");
+    }
 }

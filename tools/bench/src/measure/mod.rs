@@ -1,10 +1,11 @@
-//! What is measured beside the calls: processor time, cores, the disk alone, the machine.
+//! What is measured beside the calls: processor time, cores and how soon they wake, the disk alone, the machine.
 
 pub mod cpu;
 pub mod disk;
 pub mod interrupts;
 pub mod machine;
 pub mod real_time;
+pub mod sleeper;
 
 pub use cpu::{Meter, Sample};
 pub use real_time::RealTime;
