@@ -7,8 +7,39 @@ use crate::config::Settings;
 use crate::node::Opening;
 use crate::sizes::show_size;
 
+/// Who it is started by, and where.
+pub struct Around {
+    pub uid: u32,
+    /// Nobody looks for work before an idle core halts.
+    pub halts_at_once: bool,
+}
+
+impl Around {
+    pub fn now() -> Around {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Around {
+            uid: rustix::process::getuid().as_raw(),
+            halts_at_once: halts_at_once(&read("/sys/devices/system/cpu/cpuidle/current_governor"), &read(HALT_POLL)),
+        }
+    }
+}
+
+/// How long an idle core looks for work, where the governor goes by it.
+const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// The host does not look either, for the driver of this governor has told it not to.
+fn halts_at_once(governor: &str, halt_poll_ns: &str) -> bool {
+    governor.trim() == "haltpoll" && halt_poll_ns.trim() == "0"
+}
+
 /// The whole text, ended by a line end.
-pub fn text(settings: &Settings, nfs: SocketAddr, admin: Option<SocketAddr>, opening: &Opening, uid: u32) -> String {
+pub fn text(
+    settings: &Settings,
+    nfs: SocketAddr,
+    admin: Option<SocketAddr>,
+    opening: &Opening,
+    around: &Around,
+) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}");
@@ -24,6 +55,10 @@ pub fn text(settings: &Settings, nfs: SocketAddr, admin: Option<SocketAddr>, ope
     if let Some(admin) = admin {
         line(format!("  admin  http://{admin}/"));
     }
+    if around.halts_at_once {
+        line("  cores  halt as soon as they idle, which doubles a call's time and more; better, as root:".to_owned());
+        line(format!("         echo 200000 > {HALT_POLL}"));
+    }
     line(opening.words.clone());
     if let Some(code) = &opening.recovery_code {
         line(String::new());
@@ -31,7 +66,7 @@ pub fn text(settings: &Settings, nfs: SocketAddr, admin: Option<SocketAddr>, ope
         line("Write it down now; `tarn key export` shows it again, `tarn key verify` checks it.".to_owned());
         line(format!("\n    {}\n", code.as_str()));
     }
-    let sudo = if uid == 0 { "" } else { "sudo " };
+    let sudo = if around.uid == 0 { "" } else { "sudo " };
     for volume in &opening.exports {
         line(format!("    {sudo}{}", mount_command(nfs, settings.portmap, volume)));
     }
@@ -66,6 +101,14 @@ fn mount_command(nfs: SocketAddr, portmap: bool, export: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_halts_at_once_where_neither_guest_nor_host_looks_for_work() {
+        assert!(halts_at_once("haltpoll\n", "0\n"));
+        assert!(!halts_at_once("haltpoll\n", "200000\n"));
+        assert!(!halts_at_once("menu\n", "0\n"), "the host looks");
+        assert!(!halts_at_once("", ""));
+    }
 
     #[test]
     fn the_command_mounts_what_is_served() {

@@ -143,9 +143,9 @@ async fn serve(
     };
     let listener = tokio::net::TcpListener::from_std(sockets.nfs).map_err(failed)?;
     let mut cores = Cores::start(settings.cores, &front.connection())?;
-    let uid = rustix::process::getuid().as_raw();
+    let around = banner::Around::now();
     // Nobody needs to read it.
-    let _ = std::io::stdout().write_all(banner::text(settings, nfs, admin, opening, uid).as_bytes());
+    let _ = std::io::stdout().write_all(banner::text(settings, nfs, admin, opening, &around).as_bytes());
     let _ = std::io::stdout().flush();
     report::tell_manager(&[NotifyState::Ready, NotifyState::Status(&opening.words)]);
     if settings.portmap {
