@@ -7,29 +7,36 @@ use crate::config::Settings;
 use crate::node::Opening;
 use crate::sizes::show_size;
 
-/// Who it is started by, and where.
+/// Who it is started by, and on what.
 pub struct Around {
     pub uid: u32,
-    /// Nobody looks for work before an idle core halts.
-    pub halts_at_once: bool,
+    /// What is to be said of the cores, in whole lines.
+    pub cores: String,
 }
 
 impl Around {
     pub fn now() -> Around {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let idle = |what: &str| read(&format!("/sys/devices/system/cpu/cpuidle/current_{what}"));
         Around {
             uid: rustix::process::getuid().as_raw(),
-            halts_at_once: halts_at_once(&read("/sys/devices/system/cpu/cpuidle/current_governor"), &read(HALT_POLL)),
+            cores: told_of_cores([&idle("driver"), &idle("governor"), &read(HALT_POLL)]),
         }
     }
 }
 
-/// How long an idle core looks for work, where the governor goes by it.
+/// How long an idle core of a virtual machine looks for work before it halts, where driver and governor are of that name.
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
-/// The host does not look either, for the driver of this governor has told it not to.
-fn halts_at_once(governor: &str, halt_poll_ns: &str) -> bool {
-    governor.trim() == "haltpoll" && halt_poll_ns.trim() == "0"
+/// With nothing there the host does not look either, for the driver tells it not to.
+fn told_of_cores(driver_governor_ns: [&str; 3]) -> String {
+    match driver_governor_ns.map(str::trim) {
+        ["haltpoll", "haltpoll", "0"] => format!(
+            "  cores  halt as soon as they idle, so that a call made alone takes twice as long and more; better, as root:\n         \
+             echo 200000 > {HALT_POLL}\n"
+        ),
+        _ => String::new(),
+    }
 }
 
 /// The whole text, ended by a line end.
@@ -55,10 +62,7 @@ pub fn text(
     if let Some(admin) = admin {
         line(format!("  admin  http://{admin}/"));
     }
-    if around.halts_at_once {
-        line("  cores  halt as soon as they idle, which doubles a call's time and more; better, as root:".to_owned());
-        line(format!("         echo 200000 > {HALT_POLL}"));
-    }
+    around.cores.lines().for_each(|text| line(text.to_owned()));
     line(opening.words.clone());
     if let Some(code) = &opening.recovery_code {
         line(String::new());
@@ -103,11 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_halts_at_once_where_neither_guest_nor_host_looks_for_work() {
-        assert!(halts_at_once("haltpoll\n", "0\n"));
-        assert!(!halts_at_once("haltpoll\n", "200000\n"));
-        assert!(!halts_at_once("menu\n", "0\n"), "the host looks");
-        assert!(!halts_at_once("", ""));
+    fn cores_that_halt_at_once_are_told_of_where_nobody_looks_for_work() {
+        let told = told_of_cores(["haltpoll\n", "haltpoll\n", "0\n"]);
+        assert!(told.starts_with("  cores  halt as soon as they idle"), "{told}");
+        assert!(told.ends_with("echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns\n"), "{told}");
+        assert_eq!(told_of_cores(["haltpoll\n", "haltpoll\n", "200000\n"]), "");
+        assert_eq!(told_of_cores(["haltpoll\n", "menu\n", "0\n"]), "", "the governor does not go by it");
+        assert_eq!(told_of_cores(["none\n", "haltpoll\n", "0\n"]), "", "the host looks");
+        assert_eq!(told_of_cores(["", "", ""]), "");
     }
 
     #[test]

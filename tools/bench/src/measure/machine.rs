@@ -19,18 +19,18 @@ pub fn describe() -> String {
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
     let kind = if virtual_machine { "virtual machine" } else { "machine" };
     let halt_poll = |name: &str| read(&format!("/sys/module/haltpoll/parameters/guest_halt_poll_{name}"));
-    let governor = read("/sys/devices/system/cpu/cpuidle/current_governor");
-    let idle = idle(&governor, &halt_poll("ns"), &halt_poll("allow_shrink"));
+    let cpuidle = |what: &str| read(&format!("/sys/devices/system/cpu/cpuidle/current_{what}"));
+    let idle = idle([&cpuidle("driver"), &cpuidle("governor"), &halt_poll("ns"), &halt_poll("allow_shrink")]);
     format!("{kind}, {model}, {count} cores, {memory} of memory, Linux {kernel}{idle}, {}", tcp())
 }
 
 /// What an idle core does, where the guest tells. A halt is the host's to end, which takes longer than most calls do.
-fn idle(governor: &str, halt_poll_ns: &str, may_shrink: &str) -> String {
-    match (governor.trim(), halt_poll_ns.trim().parse::<u64>()) {
-        ("haltpoll", Ok(0)) => ", an idle core halts at once".to_owned(),
-        ("haltpoll", Ok(ns)) => {
-            let less = if may_shrink.trim() == "Y" { ", or less," } else { "" };
-            format!(", an idle core polls for up to {} us{less} before it halts", ns as f64 / 1e3)
+fn idle(driver_governor_ns_shrink: [&str; 4]) -> String {
+    match driver_governor_ns_shrink.map(str::trim) {
+        ["haltpoll", "haltpoll", "0", _] => ", an idle core halts at once".to_owned(),
+        ["haltpoll", "haltpoll", ns, may_shrink] => {
+            let less = if may_shrink == "Y" { ", or less," } else { "" };
+            format!(", an idle core polls for up to {ns} ns{less} before it halts")
         }
         _ => String::new(),
     }
@@ -61,13 +61,12 @@ mod tests {
 
     #[test]
     fn what_an_idle_core_does_is_told_where_the_guest_decides_it() {
-        assert_eq!(idle("haltpoll\n", "0\n", "Y\n"), ", an idle core halts at once");
-        assert_eq!(
-            idle("haltpoll\n", "200000\n", "Y\n"),
-            ", an idle core polls for up to 200 us, or less, before it halts"
-        );
-        assert_eq!(idle("haltpoll\n", "50500\n", "N\n"), ", an idle core polls for up to 50.5 us before it halts");
-        assert_eq!(idle("menu\n", "200000\n", "N\n"), "", "another governor does not look at it");
-        assert_eq!(idle("", "", ""), "");
+        let of = |ns, shrink| idle(["haltpoll\n", "haltpoll\n", ns, shrink]);
+        assert_eq!(of("0\n", "Y\n"), ", an idle core halts at once");
+        assert_eq!(of("200000\n", "Y\n"), ", an idle core polls for up to 200000 ns, or less, before it halts");
+        assert_eq!(of("50000\n", "N\n"), ", an idle core polls for up to 50000 ns before it halts");
+        assert_eq!(idle(["haltpoll\n", "menu\n", "0\n", "N\n"]), "", "another governor does not go by it");
+        assert_eq!(idle(["none\n", "haltpoll\n", "0\n", "N\n"]), "", "nor another driver");
+        assert_eq!(idle(["", "", "", ""]), "");
     }
 }

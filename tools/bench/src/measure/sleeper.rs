@@ -1,5 +1,5 @@
 //! How soon a core wakes. In a virtual machine a halt is the host's to end, and one that ends late is counted nowhere: not as the
-//! host's time, not as a server's. So a thread that does nothing but sleep says what every wait on this machine may meet.
+//! host's time, not as a server's. So a thread that does nothing but sleep says what a wait may meet.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::measure::{RealTime, cpu};
 
 /// About what an open loop rests, and what lies between two calls of a busy server.
 const SLEEP: Duration = Duration::from_micros(20);
-/// A sleep that takes so long ended late.
+/// A sleep of so long ended late.
 const LATE: Duration = Duration::from_micros(500);
 const LENGTH: Duration = Duration::from_secs(2);
 
 /// What a thread saw that slept again and again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sleeper {
-    /// Sleeps of a second that ended late.
+    /// Sleeps that ended late, of a second.
     late: f64,
     /// The share of the time that these had.
     lost: f64,
@@ -68,8 +68,9 @@ pub fn words(cores: &[usize]) -> Outcome<String> {
     Ok(match told.is_empty() {
         true => String::new(),
         false => format!(
-            "A thread that only slept, {} us at a time, woke later than {} us {}.\n",
+            "Before the servers started, a thread that only slept, for {} us at a time in {} s, slept for {} us and more {}.\n",
             SLEEP.as_micros(),
+            LENGTH.as_secs(),
             LATE.as_micros(),
             told.join("; "),
         ),
@@ -82,8 +83,9 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_late_is_lost_whole() {
-        let millis = Duration::from_millis;
-        let sleeper = Sleeper::of([millis(4), Duration::from_micros(499), Duration::from_micros(5501)].into_iter());
+        let sleeper = Sleeper::of(
+            [Duration::from_micros(500), Duration::from_micros(499), Duration::from_micros(9001)].into_iter(),
+        );
         assert_eq!(sleeper.words(1), "on core 1 200.0 times a second, which took 95.01 % of the time");
         assert_eq!(Sleeper::of(std::iter::empty()), Sleeper { late: 0.0, lost: 0.0 });
     }
