@@ -4,7 +4,7 @@
 //! - Tuned: what its documentation offers for speed: no duplicate request cache, no statistics, attributes trusted for
 //!   long, more memory for handles, log at errors only, and no more threads than one core feeds (which gains most).
 //!   Everything that is measured fits its caches either way.
-//! - Runs in a space of its own ([`super::space`]), because it wants a port mapper.
+//! - Runs in a space of its own ([`super::space`]), because it wants a port mapper and many open files.
 //! - Debian: nfs-ganesha, nfs-ganesha-vfs, rpcbind.
 
 use super::{Place, Server};
