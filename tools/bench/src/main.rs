@@ -324,8 +324,10 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
     let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
     let around = Around { loads: (before, machine::load_average()), stolen: Ticks::now().stolen_since(&ticks), wakes };
     let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), &around, &rows));
-    clean(sites)?;
+    let cleaned = clean(sites);
+    // What ended the measurement comes first: what it left half made may not be removable.
     let text = text?;
+    cleaned?;
     println!("{text}");
     let Some(path) = into else { return Ok(()) };
     std::fs::write(path, document(path, &text)?).map_err(|error| format!("{}: {error}", path.display()))
