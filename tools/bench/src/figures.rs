@@ -79,8 +79,8 @@ pub struct Around {
     pub loads: (f64, f64),
     /// Share of the busy time that the host took.
     pub stolen: f64,
-    /// How late its cores wake, in a line of its own.
-    pub wakes: String,
+    /// How late its cores wake, and what kept them from who ran there, in lines of their own.
+    pub cores: String,
 }
 
 /// Where most interrupts came to while the disk was measured, and whose core that is.
@@ -125,7 +125,7 @@ pub fn text(sites: &[Site], rounds: Rounds, alone: (&Disk, Option<f64>), around:
         disk.flush.as_secs_f64() * 1e6,
         disk.stream / (1 << 20) as f64,
         told_of_ends(disk.core, sites.iter().find_map(|site| site.meter.core)),
-        around.wakes,
+        around.cores,
         crate::servers::group::words(),
         if around.loads.0 > 1.0 { SHARED } else { "" },
         report::table(rows),

@@ -10,7 +10,7 @@ use tarn_bench::fairness::{self, Beside, Seen, Stand};
 use tarn_bench::figures::Around;
 use tarn_bench::load::{Operation, Site, not_negative, positive, shape};
 use tarn_bench::measure::cpu::Ticks;
-use tarn_bench::measure::{RealTime, cpu, disk, machine, sleeper};
+use tarn_bench::measure::{RealTime, cpu, disk, machine, pauses, sleeper};
 use tarn_bench::scale;
 use tarn_bench::servers::{Place, Server, ganesha, left, null, space, tarn};
 use tarn_bench::target::Target;
@@ -313,7 +313,7 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
     servers.enter()?;
     let (before, ticks) = (machine::load_average(), Ticks::now());
     let cores: Vec<usize> = servers.pin_server.into_iter().chain(servers.pin_client).collect();
-    let wakes = sleeper::words(&cores)?;
+    let alone = sleeper::words(&cores)? + &pauses::words(&cores)?;
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
     let mut sites = prepare(running.targets())?;
@@ -322,7 +322,8 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
         eprintln!("the generator makes {rate:.0} GETATTR/s, {:.0} are needed", figures::CEILING_MIN);
     }
     let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
-    let around = Around { loads: (before, machine::load_average()), stolen: Ticks::now().stolen_since(&ticks), wakes };
+    let around =
+        Around { loads: (before, machine::load_average()), stolen: Ticks::now().stolen_since(&ticks), cores: alone };
     let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), &around, &rows));
     let cleaned = clean(sites);
     // What ended the measurement comes first: what it left half made may not be removable.

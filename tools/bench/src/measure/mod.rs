@@ -1,9 +1,10 @@
-//! What is measured beside the calls: processor time, cores and how soon they wake, the disk alone, the machine.
+//! What is measured beside the calls: processor time, cores, how soon they wake and what pauses them, the disk alone, the machine.
 
 pub mod cpu;
 pub mod disk;
 pub mod interrupts;
 pub mod machine;
+pub mod pauses;
 pub mod real_time;
 pub mod sleeper;
 
