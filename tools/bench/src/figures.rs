@@ -79,7 +79,7 @@ pub struct Around {
     pub loads: (f64, f64),
     /// Share of the busy time that the host took.
     pub stolen: f64,
-    /// How late its cores wake, and what kept them from who ran there, in lines of their own.
+    /// How late its cores wake, what pauses them and who ran meanwhile, in lines of their own.
     pub cores: String,
 }
 

@@ -313,7 +313,7 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
     servers.enter()?;
     let (before, ticks) = (machine::load_average(), Ticks::now());
     let cores: Vec<usize> = servers.pin_server.into_iter().chain(servers.pin_client).collect();
-    let alone = sleeper::words(&cores)? + &pauses::words(&cores)?;
+    let told_of_cores = sleeper::words(&cores)? + &pauses::words(&cores)?;
     let running = servers.start()?;
     let disk = disk::measure(running.directory())?;
     let mut sites = prepare(running.targets())?;
@@ -322,13 +322,17 @@ fn start_figures(servers: &Servers, how: How, into: Option<&Path>) -> Outcome<()
         eprintln!("the generator makes {rate:.0} GETATTR/s, {:.0} are needed", figures::CEILING_MIN);
     }
     let measured = figures::measure(&mut sites, how.rounds(), &mut |rows| println!("{}", report::table(rows)));
-    let around =
-        Around { loads: (before, machine::load_average()), stolen: Ticks::now().stolen_since(&ticks), cores: alone };
+    let around = Around {
+        loads: (before, machine::load_average()),
+        stolen: Ticks::now().stolen_since(&ticks),
+        cores: told_of_cores,
+    };
     let text = measured.map(|rows| figures::text(&sites, how.rounds(), (&disk, ceiling), &around, &rows));
-    let cleaned = clean(sites);
-    // What ended the measurement comes first: what it left half made may not be removable.
-    let text = text?;
-    cleaned?;
+    let text = match (text, clean(sites)) {
+        // What ended the measurement comes first: what it left half made may not be removable.
+        (Err(error), Err(left)) => return Err(format!("{error}; then {left}")),
+        (text, cleaned) => cleaned.and(text)?,
+    };
     println!("{text}");
     let Some(path) = into else { return Ok(()) };
     std::fs::write(path, document(path, &text)?).map_err(|error| format!("{}: {error}", path.display()))

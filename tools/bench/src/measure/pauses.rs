@@ -1,5 +1,5 @@
-//! What keeps a core from the thread that runs on it: the host, the kernel's own threads, other programs. An open loop at half
-//! load pays each pause twice, since it takes as long again until what came meanwhile is answered.
+//! What keeps a core from the thread that runs on it: the host, interrupts, the kernel's own threads, other programs. An open
+//! loop at half load pays each pause twice, since it takes as long again until what came meanwhile is answered.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 use crate::measure::cpu;
 
-/// A clock that goes on by so much between two readings was not read by this thread's choice.
+/// Between two readings so far apart the thread did not run.
 const PAUSE: Duration = Duration::from_micros(100);
 const LENGTH: Duration = Duration::from_secs(4);
 /// How many of the threads that ran most are named.
@@ -27,7 +27,18 @@ impl Pauses {
     fn on(core: usize) -> Outcome<Pauses> {
         cpu::pin(core)?;
         let started = Instant::now();
-        Ok(Pauses::of(std::iter::from_fn(|| Some(started.elapsed()).filter(|now| *now < LENGTH))))
+        Ok(Pauses::of(Pauses::readings(|| started.elapsed())))
+    }
+
+    /// Readings of this clock up to the first at the end or past it, which a pause may have made late.
+    fn readings(mut clock: impl FnMut() -> Duration) -> impl Iterator<Item = Duration> {
+        let mut last = Duration::ZERO;
+        std::iter::from_fn(move || {
+            (last < LENGTH).then(|| {
+                last = clock();
+                last
+            })
+        })
     }
 
     /// Of readings, one after the other.
@@ -50,7 +61,8 @@ impl Pauses {
     }
 }
 
-/// How long each thread of the machine has run, but this process's, by its number.
+/// How long each thread of the machine has run, but this process's, by its number. Kernel threads have their names; programs'
+/// go by one, since reports are published.
 #[derive(Debug, Default)]
 struct Threads(BTreeMap<u32, (String, Duration)>);
 
@@ -62,8 +74,12 @@ impl Threads {
         };
         let of_process = |process: &u32| {
             let tasks = format!("/proc/{process}/task");
+            let is_program = fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty());
             numbers(&tasks).into_iter().filter_map(move |thread| {
-                let name = fs::read_to_string(format!("{tasks}/{thread}/comm")).ok()?;
+                let name = match is_program {
+                    true => "programs".to_owned(),
+                    false => fs::read_to_string(format!("{tasks}/{thread}/comm")).ok()?,
+                };
                 let ran = fs::read_to_string(format!("{tasks}/{thread}/schedstat")).ok()?;
                 Some((thread, (name.trim().to_owned(), ran_for(&ran)?)))
             })
@@ -72,7 +88,7 @@ impl Threads {
         Threads(others.collect::<Vec<u32>>().iter().flat_map(of_process).collect())
     }
 
-    /// Who ran since `before`, for what part of `length`; nothing where the kernel does not tell.
+    /// Who of those that are here ran since `before`, for what part of `length`; nothing where the kernel does not tell.
     fn words_since(&self, before: &Threads, length: Duration) -> String {
         let mut ran: BTreeMap<&str, Duration> = BTreeMap::new();
         for (number, (name, now)) in &self.0 {
@@ -80,20 +96,17 @@ impl Threads {
             let then = before.0.get(number).map_or(Duration::ZERO, |(_, then)| *then);
             *ran.entry(name).or_default() += now.saturating_sub(then);
         }
-        if ran.is_empty() {
+        let all: Duration = ran.values().sum();
+        if all.is_zero() {
             return String::new();
         }
         let percent = |time: Duration| time.as_secs_f64() / length.as_secs_f64() * 100.0;
-        let all = percent(ran.values().sum());
         let mut most: Vec<(&str, Duration)> = ran.into_iter().filter(|(_, time)| !time.is_zero()).collect();
         most.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
         let named: Vec<String> =
             most.iter().take(NAMED).map(|(name, time)| format!("{name} {:.2}", percent(*time))).collect();
-        let colon = if named.is_empty() { "" } else { ": " };
-        format!(
-            " Other threads of the machine ran meanwhile for {all:.2} % of a core's time{colon}{}.",
-            named.join(", ")
-        )
+        let all = percent(all);
+        format!(" Other threads of the machine ran meanwhile for {all:.2} % of a core's time: {}.", named.join(", "))
     }
 }
 
@@ -137,6 +150,19 @@ mod tests {
         assert_eq!(Pauses::of(std::iter::empty()), Pauses { lost: 0.0, longest: Duration::ZERO });
     }
 
+    #[test]
+    fn a_pause_beyond_the_end_is_seen() {
+        let mut clock = [1, 3990, 4020, 4021].into_iter().map(Duration::from_millis);
+        let readings: Vec<Duration> = Pauses::readings(|| clock.next().expect("a reading")).collect();
+        assert_eq!(readings, [1, 3990, 4020].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn this_process_is_not_among_the_others_and_nothing_is_told_of_no_core() {
+        assert!(!Threads::now().0.contains_key(&std::process::id()));
+        assert_eq!(words(&[]), Ok(String::new()));
+    }
+
     fn threads(ran: &[(u32, &str, u64)]) -> Threads {
         let thread =
             |(number, name, ms): &(u32, &str, u64)| (*number, ((*name).to_owned(), Duration::from_millis(*ms)));
@@ -145,8 +171,14 @@ mod tests {
 
     #[test]
     fn those_that_ran_most_are_named_and_all_are_counted() {
-        let before =
-            threads(&[(1, "agent", 500), (2, "agent", 100), (3, "gone", 9), (4, "idle", 7), (5, "worker-a", 90)]);
+        let before = threads(&[
+            (1, "agent", 500),
+            (2, "agent", 100),
+            (3, "gone", 9),
+            (4, "idle", 7),
+            (5, "worker-a", 90),
+            (8, "old", 50),
+        ]);
         let after = threads(&[
             (1, "agent", 510),
             (2, "agent", 120),
@@ -154,16 +186,14 @@ mod tests {
             (5, "worker-b", 98),
             (6, "watcher", 40),
             (7, "flusher", 2),
+            (8, "its number used again", 1),
         ]);
         assert_eq!(
             after.words_since(&before, Duration::from_secs(2)),
             " Other threads of the machine ran meanwhile for 4.00 % of a core's time: watcher 2.00, agent 1.50, worker-b 0.40.",
         );
         let idle = threads(&[(4, "idle", 7)]);
-        assert_eq!(
-            idle.words_since(&before, Duration::from_secs(2)),
-            " Other threads of the machine ran meanwhile for 0.00 % of a core's time.",
-        );
+        assert_eq!(idle.words_since(&before, Duration::from_secs(2)), "", "a kernel that tells 0 of each");
         assert_eq!(Threads::default().words_since(&before, Duration::from_secs(2)), "", "a kernel that does not tell");
     }
 
