@@ -108,6 +108,11 @@ impl Records {
     pub fn capacity(&self) -> u64 {
         self.map.capacity()
     }
+
+    /// Whether one more pushes nothing out, and leaves an eighth free for what readers ask for.
+    pub fn has_room(&self) -> bool {
+        self.weight() < self.capacity() / 8 * 7
+    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ const NAMED_MAX: usize = 64;
 /// How often what is suspected is looked at while an attempt goes on.
 const WATCH: Duration = Duration::from_secs(30);
 
-/// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint.
+/// Of the cache for records, the part that whole records which large writes brought may fill with one checkpoint whatever else is there.
 const STREAM_SHARE: u64 = 8;
 
 /// What a record was before.
@@ -146,7 +146,8 @@ impl Keeper {
                     None => Old::default(),
                 };
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
-                let wanted = self.is_wanted(due) && (merged.own || !streams);
+                let has_place = || merged.own || !streams || self.core.caches.records.has_room();
+                let wanted = self.is_wanted(due) && has_place();
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
             done += part.len();

@@ -197,6 +197,33 @@ async fn a_failed_checkpoint_leaves_nothing_in_the_cache_of_records() {
     rig.crash();
 }
 
+/// A stream fills the cache as long as nobody's records have to go for it.
+#[tokio::test]
+async fn a_stream_stays_in_the_cache_where_that_pushes_nothing_out() {
+    let mut rig = Rig::new();
+    rig.config.record_cache_bytes = 4 << 20;
+    let engine = rig.create().await;
+    let read_before = make(&engine, "read before").await;
+    write(&engine, read_before, 0, &noise(1, 64 << 10)).await;
+    engine.checkpoint().await.unwrap();
+    let stream = make(&engine, "stream").await;
+    for mebibyte in 0..3 {
+        write(&engine, stream, mebibyte << 20, &noise(mebibyte + 2, 1 << 20)).await;
+    }
+    engine.checkpoint().await.unwrap();
+    let records = &engine.core.caches.records;
+    assert_eq!(records.len(), 1 + 3 * 16, "three quarters of the cache");
+    let longer = make(&engine, "longer").await;
+    for mebibyte in 0..3 {
+        write(&engine, longer, mebibyte << 20, &noise(mebibyte + 9, 1 << 20)).await;
+    }
+    engine.checkpoint().await.unwrap();
+    let (room, more) = (records.capacity() / 8 * 7, 65 << 10);
+    assert!((room..room + more).contains(&records.weight()), "an eighth is left free: {}", records.weight());
+    assert!(read(&engine, read_before, 0, 1 << 20).await == noise(1, 64 << 10));
+    rig.crash();
+}
+
 /// The metadata store took its own writing for another's, or somebody opened it who does not own the shard: the owner
 /// record decides.
 #[tokio::test]
