@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{OptionsBuilder, Weighter};
 use tarn_base::ids::SegmentId;
 use tarn_base::large::LargePages;
 use tarn_base::pages::{Copied, Pages};
@@ -21,6 +21,9 @@ type Name = (SegmentId, u32);
 
 /// What one takes besides, with its bytes' owner.
 const RECORD_OVERHEAD: u64 = ENTRY_OVERHEAD + 96;
+
+/// A part of the cache holds 31 of the longest records at least: what a last one leaves free is little of it.
+const SHARD_MIN: u64 = 32 << 20;
 
 struct Record {
     bytes: Bytes,
@@ -52,8 +55,14 @@ pub struct Records {
 
 impl Records {
     pub fn new(bytes: u64, pages: Pages) -> Records {
-        let map =
-            Cache::with((bytes / (64 << 10)).max(64) as usize, bytes, Weight, FastBuild::default(), Default::default());
+        let shards = std::thread::available_parallelism().map_or(4, |cores| cores.get() * 4);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((bytes / (64 << 10)).max(64) as usize)
+            .weight_capacity(bytes)
+            .shards(shards.next_power_of_two().min(1 << (bytes / SHARD_MIN).max(1).ilog2()))
+            .build()
+            .expect("sizes are given");
+        let map = Cache::with_options(options, Weight, FastBuild::default(), Default::default());
         Records { map, memory: LargePages::new(), pages }
     }
 
@@ -109,9 +118,10 @@ impl Records {
         self.map.capacity()
     }
 
-    /// Whether one more pushes nothing out, and leaves an eighth free for what readers ask for.
-    pub fn has_room(&self) -> bool {
-        self.weight() < self.capacity() / 8 * 7
+    /// Whether one more of so many bytes leaves an eighth free for what readers ask for. Parts fill unevenly: a few may have to go
+    /// before.
+    pub fn has_room(&self, length: u32) -> bool {
+        self.weight() + u64::from(length) < self.capacity() / 8 * 7
     }
 }
 

@@ -146,7 +146,7 @@ impl Keeper {
                     None => Old::default(),
                 };
                 let merged = merge(&self.core, &due.dirty, base, due.record_size)?;
-                let has_place = || merged.own || !streams || self.core.caches.records.has_room();
+                let has_place = || merged.own || !streams || self.core.caches.records.has_room(due.record_size);
                 let wanted = self.is_wanted(due) && has_place();
                 packer.push(due, Merged { wanted, ..merged }).await?;
             }
@@ -157,7 +157,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether so much was brought by large writes that it would push out of the cache what readers have asked for.
+    /// Whether so much was brought by large writes that it may only go where the cache has room.
     fn streams(&self, records: &[Due]) -> bool {
         let extents = records.iter().flat_map(|due| &due.dirty.extents);
         let large = extents

@@ -226,15 +226,15 @@ async fn condemned_objects_stay_for_their_hold_time_and_go_by_themselves() {
     clean(&engine).await;
 }
 
-/// A volume of small records beside the first.
-async fn small_volume(engine: &Engine) -> (VolumeId, Node) {
-    let settings = VolumeSettings { record_size: RECORD as u32, ..VolumeSettings::default() };
-    let spec = VolumeSpec { name: "small".into(), settings, uid: 0, gid: 0, mode: 0o755 };
+/// A volume of such records beside the first.
+pub async fn volume_of(engine: &Engine, record_size: u32) -> (VolumeId, Node) {
+    let settings = VolumeSettings { record_size, ..VolumeSettings::default() };
+    let spec = VolumeSpec { name: "beside".into(), settings, uid: 0, gid: 0, mode: 0o755 };
     let id = engine.create_volume(spec).await.expect("a volume");
     (id, engine.volumes().iter().find(|volume| volume.id == id).expect("the volume").root)
 }
 
-async fn make_in(engine: &Engine, dir: Node, name: &str) -> Node {
+pub async fn make_in(engine: &Engine, dir: Node, name: &str) -> Node {
     let made = engine.create(&Caller::root(), dir, name.as_bytes(), CreateMode::Guarded, SetAttr::default());
     made.await.expect("a new file").value.attr.expect("attributes").node
 }
@@ -244,7 +244,7 @@ async fn moved_records_are_read_under_their_old_names_however_often_they_move() 
     let mut rig = Rig::new();
     rig.config.hold = Duration::ZERO;
     let mut engine = rig.create().await;
-    let (id, root) = small_volume(&engine).await;
+    let (id, root) = volume_of(&engine, RECORD as u32).await;
     let mut files = BTreeMap::new();
     for nth in 0..160u64 {
         let node = make_in(&engine, root, &nth.to_string()).await;
@@ -306,7 +306,7 @@ async fn records_that_die_while_they_are_moved_are_not_brought_back() {
     let mut rig = Rig::new();
     rig.config.hold = Duration::ZERO;
     let engine = rig.create().await;
-    let (_, root) = small_volume(&engine).await;
+    let (_, root) = volume_of(&engine, RECORD as u32).await;
     let mut nodes = Vec::new();
     for nth in 0..40u64 {
         nodes.push(make_in(&engine, root, &nth.to_string()).await);
@@ -346,7 +346,7 @@ async fn a_crash_while_records_are_moved_leaves_no_object_behind() {
         rig.config.hold = Duration::ZERO;
         rig.config.crash_points = Some(Arc::new(move |name| name == place));
         let engine = rig.create().await;
-        let (_, root) = small_volume(&engine).await;
+        let (_, root) = volume_of(&engine, RECORD as u32).await;
         let mut kept = None;
         for nth in 0..20u64 {
             let node = make_in(&engine, root, &nth.to_string()).await;
@@ -382,19 +382,19 @@ async fn a_deleted_volume_stays_for_a_while_and_then_goes_entirely() {
     let mut rig = Rig::new();
     rig.config.volume_keep = Duration::from_secs(3600);
     let engine = rig.create().await;
-    let (id, root) = small_volume(&engine).await;
+    let (id, root) = volume_of(&engine, RECORD as u32).await;
     let mut node = None;
     for nth in 0..700u64 {
         let made = make_in(&engine, root, &nth.to_string()).await;
         node.get_or_insert(made);
     }
     write(&engine, node.unwrap(), 0, &noise(1, 200_000)).await;
-    engine.delete_volume("small").await.unwrap();
+    engine.delete_volume("beside").await.unwrap();
     engine.reclaim_now().await.unwrap();
     clean(&engine).await;
-    engine.undelete_volume("small").await.unwrap();
+    engine.undelete_volume("beside").await.unwrap();
     assert!(read(&engine, node.unwrap(), 0, 1 << 20).await == noise(1, 200_000));
-    engine.delete_volume("small").await.unwrap();
+    engine.delete_volume("beside").await.unwrap();
     engine.reclaim_now().await.unwrap();
     rig.clock.advance(Duration::from_secs(3600));
     let engine = reopened(&rig, engine).await;
@@ -403,10 +403,10 @@ async fn a_deleted_volume_stays_for_a_while_and_then_goes_entirely() {
     engine.checkpoint().await.unwrap();
     engine.reclaim.take_volumes_down(&mut done).await.unwrap();
     assert!(done.volume_keys > 2100 && done.volumes == 0, "{done:?}");
-    assert!(engine.undelete_volume("small").await.is_err());
+    assert!(engine.undelete_volume("beside").await.is_err());
     clean(&engine).await;
     let engine = reopened(&rig, engine).await;
-    assert!(engine.undelete_volume("small").await.is_err());
+    assert!(engine.undelete_volume("beside").await.is_err());
     assert_eq!(engine.reclaim_now().await.unwrap().volumes, 1);
     assert_eq!(engine.volume_list().len(), 1);
     clean(&engine).await;
@@ -443,7 +443,7 @@ async fn all_of_it_works_on_slatedb_too() {
     let made = Engine::create(parts, Rig::first_volume(), Arc::new(move || waking.notify_one())).await;
     let engine = made.unwrap().0;
     rig.drive(&engine, wake);
-    let (_, root) = small_volume(&engine).await;
+    let (_, root) = volume_of(&engine, RECORD as u32).await;
     let mut kept = None;
     for nth in 0..30u64 {
         let node = make_in(&engine, root, &nth.to_string()).await;
@@ -472,7 +472,7 @@ async fn collection_goes_on_while_the_log_is_filling() {
     rig.config.log_fill_percent = 0;
     rig.config.hold = Duration::ZERO;
     let engine = rig.create().await;
-    let (_, root) = small_volume(&engine).await;
+    let (_, root) = volume_of(&engine, RECORD as u32).await;
     let node = make_in(&engine, root, "file").await;
     write(&engine, node, 0, &noise(1, 100 * RECORD)).await;
     engine.checkpoint().await.unwrap();
@@ -542,7 +542,7 @@ async fn wander(seed: u64) {
     rig.config.hold = Duration::ZERO;
     rig.config.capacity = Some(Arc::new(|| Some(Space { total: 1 << 30, free: 1 << 29, files: u64::MAX })));
     let mut engine = rig.create().await;
-    let (_, root) = small_volume(&engine).await;
+    let (_, root) = volume_of(&engine, RECORD as u32).await;
     let was_full = |engine: &Engine, full| engine.core.health.store_full.store(full, Ordering::Relaxed);
     let (mut model, mut chance) = (Model::new(), Chance(seed));
     for step in 0..120 {
