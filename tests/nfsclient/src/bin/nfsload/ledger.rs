@@ -386,6 +386,12 @@ pub fn drop_last(arguments: &Check) -> Outcome<String> {
         let told = |error: Error| format!("client {number}, removing file {file}: {error}");
         let (directory, _) = client.lookup(&root, ledger.directory(number).as_bytes()).map_err(told)?;
         client.remove(&directory, file.to_string().as_bytes()).map_err(told)?;
+        // Of a full file the next may have been begun, and holds nothing.
+        match client.remove(&directory, (file + 1).to_string().as_bytes()) {
+            Ok(_) => {}
+            Err(Error::Status(Status::NOENT)) => {}
+            Err(error) => return Err(told(error)),
+        }
         ledger.acknowledged[number] = file * FILE_RECORDS;
     }
     ledger.write(&arguments.ledger)?;
