@@ -7,17 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{OptionsBuilder, Weighter};
-use tarn_base::ids::SegmentId;
 use tarn_base::large::LargePages;
 use tarn_base::pages::{Copied, Pages};
 
 use crate::hash::FastBuild;
+use crate::segments::flight::Name;
 
 /// What an entry of a cache costs beside its bytes: its place and that of what was there before, the index, the value's buffer.
 pub const ENTRY_OVERHEAD: u64 = 160;
-
-/// Segment and index.
-type Name = (SegmentId, u32);
 
 /// What one takes besides, with its bytes' owner.
 const RECORD_OVERHEAD: u64 = ENTRY_OVERHEAD + 96;
@@ -127,6 +124,8 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
+    use tarn_base::ids::SegmentId;
+
     use super::*;
 
     const NAME: Name = (SegmentId { epoch: 1, counter: 2 }, 3);

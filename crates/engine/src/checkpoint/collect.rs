@@ -56,7 +56,7 @@ pub struct Collected {
     pub keys: Vec<(Key, Option<Bytes>)>,
     /// In order of volume, map and record.
     pub records: Vec<Due>,
-    /// Records that no pointer names any more.
+    /// Pointers that go, each once: several may have named one record, and others still do.
     pub dead: Vec<RecordPointer>,
 }
 
