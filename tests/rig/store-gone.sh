@@ -2,7 +2,7 @@
 # store-gone.sh deleted|read-only - under a running node the store's directory is deleted, or its disk becomes read-only.
 #
 # Changes go on, in the log; `tarn status` says what is wrong and where; what the store held is brought back (from a copy, or
-# by making the disk writable), and everything acknowledged is there.
+# by making the disk writable), and everything acknowledged is there. What a read-only store holds is read meanwhile.
 . "$(dirname "$0")/lib.sh"
 how=$1
 begin
@@ -19,9 +19,16 @@ deleted)
     rm -rf "$store"
     ;;
 read-only)
+    # Nothing of it is in memory.
+    stop TERM
+    serve --store "file://$store" --key-file "$WORK/key"
     for _ in $(seq 100); do mount -o remount,ro "$WORK/elsewhere" 2>/dev/null && break; sleep 0.05; done
     grep -q " $WORK/elsewhere .* ro[, ]" /proc/mounts || grep -qE "$WORK/elsewhere ext4 ro" /proc/mounts ||
         fail "the disk cannot be made read-only"
+    # A checkpoint of metadata alone: it is the metadata's own writing that fails.
+    in_ns "$TARN" volume create --data "$DATA" another >/dev/null || fail "a volume while the store is read-only"
+    ! in_ns timeout 5 "$TARN" checkpoint --data "$DATA" >"$WORK/checkpoint" 2>&1 || fail "metadata is written to a read-only store"
+    said=$(in_ns timeout 20 "$NFSLOAD" read --ledger "$WORK/ledger") || fail "while the store is read-only: $said"
     ;;
 esac
 write --seconds 4 || fail "changes while the store is $how"

@@ -53,6 +53,18 @@ struct State {
     checkpoint: Option<i64>,
     /// How often a range was read.
     scans: u64,
+    refuses: Refuses,
+}
+
+/// Whom the store refuses, as one that is full or takes no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refuses {
+    #[default]
+    Nobody,
+    /// [`MetaOpener::open`].
+    Writers,
+    /// [`MetaOpener::look`] too.
+    Everybody,
 }
 
 /// The durable state; its clones are the same disk.
@@ -84,6 +96,16 @@ impl MemDisk {
     pub fn end_opened(&self) {
         let mut state = self.0.lock();
         state.ended = state.epoch;
+    }
+
+    /// From now on these are told that it is full.
+    pub fn refuse(&self, refuses: Refuses) {
+        self.0.lock().refuses = refuses;
+    }
+
+    fn refused(&self, least: Refuses) -> MetaResult<()> {
+        let refuses = self.0.lock().refuses;
+        if refuses < least { Ok(()) } else { Err(MetaError::Full("it was told to refuse".to_owned())) }
     }
 
     /// How often a range was read.
@@ -168,11 +190,13 @@ impl MetaOpener for MemOpener {
     }
 
     async fn look(&self) -> MetaResult<Option<Box<dyn MetaLook>>> {
+        self.disk.refused(Refuses::Everybody)?;
         // Of no opening: it does not end with any.
         Ok(self.inspect().await?.then(|| Box::new(MemLook(self.disk.view(u64::MAX))) as Box<dyn MetaLook>))
     }
 
     async fn open(&self) -> MetaResult<Arc<dyn MetaStore>> {
+        self.disk.refused(Refuses::Writers)?;
         let mut state = self.disk.0.lock();
         state.epoch += 1;
         let epoch = state.epoch;

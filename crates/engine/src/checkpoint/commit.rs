@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tarn_base::ids::VolumeId;
 use tarn_base::mutant;
 use tarn_data::{SegmentState, SegmentValue, object_name};
-use tarn_meta::{Batch, MetaError, MetaStore, MetaView};
+use tarn_meta::{Batch, MetaError, MetaLook, MetaStore, MetaView};
 
 use super::collect::{Collected, damaged};
 use super::pack::{Packed, RESERVE};
@@ -208,7 +208,7 @@ impl Keeper {
     }
 
     /// The metadata store, opened again if it has failed, and then its state read anew.
-    pub(super) async fn ready(&self, turn: &mut Turn) -> Result<std::sync::Arc<dyn MetaStore>, CheckpointError> {
+    pub(super) async fn ready(&self, turn: &mut Turn) -> Result<Arc<dyn MetaStore>, CheckpointError> {
         self.reconsider(turn).await?;
         if let Some(meta) = &turn.meta {
             return Ok(meta.clone());
@@ -218,9 +218,35 @@ impl Keeper {
         if !self.opener.inspect().await? {
             return Err(CheckpointError::Gone("every object of its metadata, below meta/".into()));
         }
+        let (meta, state) = match self.open_again(turn).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.read_on(turn).await;
+                return Err(error);
+            }
+        };
+        turn.state = state;
+        turn.fenced = false;
+        turn.meta = Some(meta.clone());
+        // Views of the store that failed read nothing any more. This one may be a batch further than the stack thinks:
+        // the generation that is still over it says the same.
+        self.core.stack.show().exchange(0, meta.view());
+        if let Some(look) = turn.look.take() {
+            end_look(&*look).await;
+        }
+        Ok(meta)
+    }
+
+    async fn open_again(&self, turn: &mut Turn) -> Result<(Arc<dyn MetaStore>, ShardState), CheckpointError> {
         let meta = self.opener.open().await.inspect_err(|error| self.note_fence(turn, error))?;
+        let value = meta.view().get(&Key::shard().encode()).await.inspect_err(|error| self.note_fence(turn, error))?;
+        let state = self.state_in(turn, value)?;
+        Ok((meta, state))
+    }
+
+    /// The shard's state as `value` has it, if it is one that this opening left.
+    fn state_in(&self, turn: &Turn, value: Option<Bytes>) -> Result<ShardState, CheckpointError> {
         let key = Key::shard();
-        let value = meta.view().get(&key.encode()).await.inspect_err(|error| self.note_fence(turn, error))?;
         let value = value.ok_or_else(|| damaged(&self.core, &key, "it is missing"))?;
         let state = ShardState::decode(&value).map_err(|error| damaged(&self.core, &key, &error.to_string()))?;
         if state.position < turn.trimmed {
@@ -232,13 +258,42 @@ impl Keeper {
             let what = "what this start has written to it first, for it was put back to an earlier state".to_owned();
             return Err(CheckpointError::Gone(what));
         }
-        turn.state = state;
-        turn.fenced = false;
-        turn.meta = Some(meta.clone());
-        // Views of the store that failed read nothing any more. This one may be a batch further than the stack thinks:
-        // the generation that is still over it says the same.
-        self.core.stack.show().exchange(0, meta.view());
-        Ok(meta)
+        Ok(state)
+    }
+
+    /// Lets clients read on what the store holds while it does not open for writing, as one does that takes no more: views of
+    /// what failed read nothing any more.
+    async fn read_on(&self, turn: &mut Turn) {
+        if let Some(look) = turn.look.take() {
+            if self.is_of_ours(turn, &*look).await {
+                turn.look = Some(look);
+                return;
+            }
+            end_look(&*look).await;
+        }
+        match self.opener.look().await {
+            Ok(Some(look)) if self.is_of_ours(turn, &*look).await => {
+                tracing::warn!("the metadata store is only read from until it opens again");
+                // It may be a batch further, as one that is opened.
+                self.core.stack.show().exchange(0, look.view());
+                turn.look = Some(look);
+            }
+            Ok(Some(look)) => end_look(&*look).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the metadata store cannot be read either"),
+        }
+    }
+
+    /// Whether it reads what this opening left, and nobody after it.
+    async fn is_of_ours(&self, turn: &Turn, look: &dyn MetaLook) -> bool {
+        let Ok(value) = look.view().get(&Key::shard().encode()).await else { return false };
+        self.state_in(turn, value).is_ok_and(|state| state.reserved_epoch == self.epoch)
+    }
+}
+
+pub(super) async fn end_look(look: &dyn MetaLook) {
+    if let Err(error) = look.close().await {
+        tracing::debug!(%error, "ending a look at the metadata store");
     }
 }
 

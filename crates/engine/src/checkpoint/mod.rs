@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tarn_base::ids::Position;
 use tarn_base::mutant;
 use tarn_data::{Salt, SegmentMemory};
-use tarn_meta::{MetaError, MetaOpener, MetaStore};
+use tarn_meta::{MetaError, MetaLook, MetaOpener, MetaStore};
 use tarn_store::StoreError;
 use tarn_wal::LogError;
 use tokio::sync::Notify;
@@ -141,6 +141,8 @@ pub struct Totals {
 pub(crate) struct Turn {
     /// `None` after an error, until it is opened again.
     meta: Option<Arc<dyn MetaStore>>,
+    /// What is read from until then, where that fails.
+    look: Option<Box<dyn MetaLook>>,
     /// The shard's state in the store.
     state: ShardState,
     /// What the log was trimmed to, at most: no store with less than this is ours.
@@ -211,6 +213,7 @@ impl Keeper {
         let Beginning { opener, meta, tenure, epoch, salt, state } = beginning;
         let turn = Turn {
             meta: Some(meta),
+            look: None,
             trimmed: state.position,
             fenced: false,
             doubtful: false,
@@ -284,10 +287,14 @@ impl Keeper {
 
     /// Closes the metadata store.
     pub(crate) async fn close_meta(&self) {
-        if let Some(meta) = self.turn.lock().await.meta.take()
+        let mut turn = self.turn.lock().await;
+        if let Some(meta) = turn.meta.take()
             && let Err(error) = meta.close().await
         {
             tracing::debug!(%error, "closing the metadata store");
+        }
+        if let Some(look) = turn.look.take() {
+            commit::end_look(&*look).await;
         }
     }
 

@@ -1,17 +1,20 @@
 //! A store that is nearly full: refused before the metadata store meets it, and over with the first free byte.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_meta::mem::Refuses;
 use tarn_store::StoreError;
-use tarn_store::fault::Effect;
+use tarn_store::fault::{Effect, Fault, FaultStore};
+use tarn_store::operation::Operation;
 use tarn_vfs::{Caller, CreateMode, Errno, FileSystem, Node, SetAttr, Special, Stability};
 
 use super::checkpoint::failing;
 use super::opening::{look, make, read, root, write};
 use super::reclaim::{clean, noise, set_size};
+use super::survival::keep_time;
 use crate::Engine;
 use crate::checkpoint::CheckpointError;
 use crate::config::Space;
@@ -38,6 +41,68 @@ async fn without_inodes_for_metadata_nothing_is_begun() {
     assert_eq!(try_make(&engine, "more").await, Err(Errno::NoSpace));
     files.store(64, Ordering::Relaxed);
     engine.checkpoint().await.expect("a checkpoint");
+}
+
+#[tokio::test]
+async fn what_is_stored_is_read_while_the_metadata_store_does_not_open_for_writing() {
+    let mut rig = Rig::new();
+    rig.config.key_cache_bytes = 0;
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    write(&engine, node, 0, b"content").await;
+    engine.checkpoint().await.expect("a checkpoint");
+
+    make(&engine, "later").await;
+    rig.disk.end_opened();
+    rig.disk.refuse(Refuses::Writers);
+    failing_to_open(&engine).await;
+    assert_eq!(look(&engine, "file").await, node);
+    assert!(read(&engine, node, 0, 7).await == *b"content");
+    rig.disk.refuse(Refuses::Nobody);
+    engine.checkpoint().await.expect("a checkpoint");
+    for name in ["file", "later"] {
+        look(&engine, name).await;
+    }
+    clean(&engine).await;
+}
+
+/// Two checkpoints: one finds that the metadata store has ended, the other that it does not open.
+async fn failing_to_open(engine: &Engine) {
+    let failed = engine.checkpoint().await.unwrap_err();
+    assert!(matches!(failed, CheckpointError::Meta(_)), "{failed}");
+    let failed = engine.checkpoint().await.unwrap_err();
+    assert!(matches!(failed, CheckpointError::Full(_)), "{failed}");
+}
+
+#[tokio::test]
+async fn what_another_has_written_since_is_not_read() {
+    let mut rig = Rig::new();
+    rig.config.key_cache_bytes = 0;
+    let other = rig.elsewhere();
+    // The one machine sees nothing of the owner record once it has opened.
+    let hidden = Arc::new(AtomicBool::new(false));
+    let hides = hidden.clone();
+    let faults = move |operation: Operation<'_>| match operation.name == "owner" && hides.load(Ordering::Relaxed) {
+        true => Fault { effect: Effect::Before(StoreError::Unavailable("away".into())), ..Fault::default() },
+        false => Fault::default(),
+    };
+    rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.clock.clone(), Arc::new(faults)));
+    let engine = rig.create().await;
+    keep_time(&rig);
+    make(&engine, "file").await;
+    engine.checkpoint().await.expect("a checkpoint");
+    engine.setattr(&Caller::root(), root(&engine), SetAttr::default()).await.expect("a change");
+    hidden.store(true, Ordering::Relaxed);
+    rig.disk.end_opened();
+
+    let (taker, _) = other.try_open(true, true).await.expect("a store that is taken");
+    taker.remove(&Caller::root(), root(&taker), b"file").await.expect("a file that goes");
+    taker.checkpoint().await.expect("a checkpoint");
+    rig.disk.refuse(Refuses::Writers);
+    failing_to_open(&engine).await;
+    let found = engine.lookup(&Caller::root(), root(&engine), b"file").await;
+    assert_eq!(found.unwrap_err().value.errno, Errno::TryLater);
 }
 
 #[tokio::test]
