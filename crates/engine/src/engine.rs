@@ -9,7 +9,7 @@ use tarn_base::world::World;
 use tarn_data::Salt;
 use tarn_meta::{MetaOpener, MetaStore};
 use tarn_store::Store;
-use tarn_vfs::HandleKey;
+use tarn_vfs::{Errno, HandleKey};
 use tarn_wal::{Log, LogError};
 
 use crate::cache::Caches;
@@ -165,7 +165,7 @@ impl Engine {
     /// drives the log's flushes goes on until this returns.
     ///
     /// If the store does not take the last checkpoint, the log keeps what it holds and is closed clean all the same:
-    /// the next opening needs it.
+    /// the next opening needs it. [`CheckpointError::Lost`]: neither took all UNSTABLE data, and the log is not closed clean.
     pub async fn close(&self) -> Result<(), CheckpointError> {
         self.keeper.stop();
         self.reclaim.stop().await;
@@ -174,9 +174,7 @@ impl Engine {
             let _gate = self.core.gate.write();
             self.core.health.closing.store(true, Ordering::Relaxed);
         }
-        let saved = self.last_checkpoints().await;
-        // What the store did not take, and the log does not have: a log that is closed clean lacks nothing.
-        let settled = if saved.is_err() { self.core.settle_all().await } else { Ok(()) };
+        let saved = self.save().await;
         let position = self.core.log.appended();
         self.core.log.wait(position).await?;
         let saved = match saved {
@@ -188,16 +186,10 @@ impl Engine {
             Err(error) => Err(error),
         };
         self.tenure.end();
-        if let Err(errno) = settled {
-            tracing::error!(%errno, "UNSTABLE data is lost: neither the object store nor the log took it");
-            return saved.map(|_| ());
-        }
-        self.core.config.crash_point("before the log is closed").await;
-        loop {
-            match self.core.log.close_clean(position) {
-                Err(LogError::Busy) => self.core.world.clock.sleep(LAST_PAUSE / 10).await,
-                closed => break closed?,
-            }
+        // A log that is closed clean lacks nothing.
+        if !matches!(saved, Err(CheckpointError::Lost { .. })) {
+            self.core.config.crash_point("before the log is closed").await;
+            self.close_log(position).await?;
         }
         self.keeper.close_meta().await;
         saved
@@ -213,6 +205,34 @@ impl Engine {
                 Err(OwnerError::Store(error)) => return Err(error.into()),
                 Err(OwnerError::Lost) => return Err(CheckpointError::Deposed),
                 Err(OwnerError::Record(error)) => return Err(CheckpointError::Damaged(error.to_string())),
+            }
+            self.core.world.clock.sleep(LAST_PAUSE).await;
+            tries += 1;
+        }
+    }
+
+    async fn close_log(&self, position: Position) -> Result<(), LogError> {
+        loop {
+            match self.core.log.close_clean(position) {
+                Err(LogError::Busy) => self.core.world.clock.sleep(LAST_PAUSE / 10).await,
+                closed => return closed,
+            }
+        }
+    }
+
+    /// The last checkpoint; if it fails, what has passed the log by is brought into it. Both again while neither is done.
+    async fn save(&self) -> Result<Position, CheckpointError> {
+        let mut tries = 1;
+        loop {
+            let failed = match self.last_checkpoints().await {
+                Ok(stored) => return Ok(stored),
+                Err(failed) => failed,
+            };
+            let last = tries == LAST_TRIES || matches!(failed, CheckpointError::Deposed);
+            match self.core.settle_all().await {
+                Ok(()) => return Err(failed),
+                Err(Errno::TryLater) if !last => {}
+                Err(errno) => return Err(CheckpointError::Lost { failed: Box::new(failed), errno }),
             }
             self.core.world.clock.sleep(LAST_PAUSE).await;
             tries += 1;

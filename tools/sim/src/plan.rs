@@ -39,6 +39,29 @@ pub enum DeviceFault {
     ForEver,
 }
 
+impl Ending {
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Operations(_) => "between operations",
+            Ending::Point(_) => "at a crash point",
+            Ending::Disk(_) => "in the middle of a write",
+            Ending::Named(..) => "at a crash point that was chosen",
+            Ending::Device(_) => "after the log's device failed",
+            Ending::Clean | Ending::CleanUntil(_) => "while stopping",
+        }
+    }
+}
+
+impl DeviceFault {
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceFault::Flush => "a flush fails",
+            DeviceFault::Write => "a write fails",
+            DeviceFault::ForEver => "every write and flush fails",
+        }
+    }
+}
+
 /// Crash points met while clients work.
 pub const LIFE_POINTS: [&str; 11] = [
     "checkpoint begins",

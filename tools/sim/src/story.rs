@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::try_join_all;
 use tarn_base::ids::Position;
-use tarn_engine::{Engine, OpenError, RecoveryReport, VolumeSpec};
+use tarn_engine::{CheckpointError, Engine, OpenError, RecoveryReport, VolumeSpec};
 use tarn_vfs::op::Slot;
 use tarn_vfs::{Caller, FileSystem, Lock, Node, WriteSpeed};
 use tarn_wal::faulty::FaultyDisk;
@@ -138,6 +138,8 @@ enum End {
     Saved,
     /// Stopped cleanly, but the log is still needed.
     Unsaved,
+    /// Stopped without all that was answered UNSTABLE.
+    Lacking,
 }
 
 impl Story {
@@ -281,9 +283,14 @@ impl Story {
         }
         let opened = self.attempts(plan, None).await?;
         self.verifiers.opened(opened.fs.write_verifier(), opened.report.clean)?;
+        let (stopped, clean) = (matches!(end, End::Saved | End::Unsaved), opened.report.clean);
         // An attempt that failed may have gone so far that the next one cannot know.
-        if end != End::Power && !opened.report.clean && self.failed_since == 0 {
-            return Err(Failure::new("verifier", "an opening after a clean stop is clean", "it is not"));
+        if (stopped && !clean && self.failed_since == 0) || (end == End::Lacking && clean) {
+            return Err(Failure::new(
+                "verifier",
+                "an opening is clean after a clean stop",
+                format!("{clean}, {end:?}"),
+            ));
         }
         Ok(opened)
     }
@@ -407,7 +414,7 @@ impl Story {
         if matches!(plan.ending, Ending::Disk(_)) {
             self.coverage.hit("disk faults", "power goes amid a write");
         }
-        self.coverage.hit("endings", format!("crash: {}", ending_name(plan.ending)));
+        self.coverage.hit("endings", format!("crash: {}", plan.ending.name()));
         self.crash().await?;
         Ok(End::Power)
     }
@@ -438,7 +445,7 @@ impl Story {
         let mut power = false;
         if let Some(fault) = device {
             self.wait(&mut clients, life, PATIENCE).await?;
-            self.coverage.hit("disk faults", device_name(fault));
+            self.coverage.hit("disk faults", fault.name());
             match fault {
                 DeviceFault::Flush => self.machine.disk.fail_next_flush(),
                 DeviceFault::Write => self.machine.disk.fail_next_write(),
@@ -513,11 +520,11 @@ impl Story {
             Some(Ok(())) => End::Saved,
             Some(Err(error)) => {
                 self.event("machine", format_args!("stopped, but {error}"));
-                End::Unsaved
+                if matches!(error, CheckpointError::Lost { .. }) { End::Lacking } else { End::Unsaved }
             }
         };
-        self.event("machine", format_args!("stopped cleanly: {end:?}"));
-        self.coverage.hit("endings", format!("clean: {end:?}"));
+        self.event("machine", format_args!("stopped: {end:?}"));
+        self.coverage.hit("endings", format!("stopped: {end:?}"));
         // Whoever stops cleanly has made everything durable, asked or not.
         self.knowledge.promised.set(self.knowledge.promised.get().max(last));
         self.kill().await?;
@@ -661,25 +668,6 @@ fn no_panics(panicked: Vec<&'static str>) -> Checked {
 
 fn stuck(what: &str) -> Failure {
     Failure::new("progress", format!("{what} comes to its end within {PATIENCE:?}"), "it does not")
-}
-
-fn device_name(fault: DeviceFault) -> &'static str {
-    match fault {
-        DeviceFault::Flush => "a flush fails",
-        DeviceFault::Write => "a write fails",
-        DeviceFault::ForEver => "every write and flush fails",
-    }
-}
-
-fn ending_name(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Operations(_) => "between operations",
-        Ending::Point(_) => "at a crash point",
-        Ending::Disk(_) => "in the middle of a write",
-        Ending::Named(..) => "at a crash point that was chosen",
-        Ending::Device(_) => "after the log's device failed",
-        Ending::Clean | Ending::CleanUntil(_) => "while stopping",
-    }
 }
 
 /// Of objects that nobody knows any more, the engine's nodes of those that are not there in `model`.

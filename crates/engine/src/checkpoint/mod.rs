@@ -74,6 +74,11 @@ pub enum CheckpointError {
     Again(String),
     #[error("the engine is closing")]
     Stopping,
+    /// The end of use after `failed`, without all that was answered UNSTABLE.
+    #[error(
+        "{failed}; UNSTABLE data that no client has committed is lost, for the log did not take it either: {errno}"
+    )]
+    Lost { failed: Box<CheckpointError>, errno: tarn_vfs::Errno },
 }
 
 fn unread(errno: tarn_vfs::Errno) -> String {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tarn_meta::mem::Refuses;
 use tarn_store::StoreError;
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_vfs::{Caller, FileSystem, Node, SetAttr, Stability};
@@ -13,6 +14,7 @@ use super::opening::{look, make, read, root, write};
 use super::reclaim::{clean, noise, set_size};
 use super::survival::keep_time;
 use crate::brake::Stored;
+use crate::checkpoint::CheckpointError;
 use crate::config::{Bypass, Config};
 use crate::testing::{Rig, settle};
 use crate::{Engine, LostData};
@@ -472,6 +474,83 @@ async fn a_clean_stop_loses_nothing_of_it_though_the_store_is_away() {
     assert_eq!(engine.write_verifier(), verifier, "its client need not write it again");
     assert!(read(&engine, node, 0, data.len() as u32).await == data);
     clean(&engine).await;
+}
+
+/// A file that has stored and UNSTABLE data, both needed to know what it holds, and whose metadata store has ended and is full.
+async fn cut_off(rig: &Rig, refuses: Refuses) -> (Arc<Engine>, Vec<u8>) {
+    let engine = rig.create().await;
+    keep_time(rig);
+    let node = make(&engine, "file").await;
+    let mut data = noise(13, 1000 * KIB);
+    unstable(&engine, node, 0, &data).await;
+    engine.checkpoint().await.unwrap();
+    set_size(&engine, node, 300 * KIB as u64).await;
+    engine.checkpoint().await.unwrap();
+    let more = noise(14, 600 * KIB);
+    unstable(&engine, node, 0, &more).await;
+    data[..more.len()].copy_from_slice(&more);
+    data.truncate(more.len());
+    rig.disk.end_opened();
+    rig.disk.refuse(refuses);
+    (engine, data)
+}
+
+#[tokio::test]
+async fn a_clean_stop_loses_nothing_of_it_though_the_metadata_store_is_full() {
+    let mut rig = rig();
+    rig.config.key_cache_bytes = 0;
+    let (engine, data) = cut_off(&rig, Refuses::Writers).await;
+    let verifier = engine.write_verifier();
+    let failed = engine.close().await.unwrap_err();
+    assert!(matches!(failed, CheckpointError::Full(_)), "{failed}");
+    rig.crash();
+    settle().await;
+    rig.disk.refuse(Refuses::Nobody);
+    let (engine, report) = rig.open().await;
+    assert!(report.clean && report.lost.is_empty());
+    assert_eq!(engine.write_verifier(), verifier);
+    let node = look(&engine, "file").await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_stop_that_loses_some_of_it_says_so_and_its_client_is_told() {
+    let mut rig = rig();
+    rig.config.key_cache_bytes = 0;
+    let (engine, data) = cut_off(&rig, Refuses::Everybody).await;
+    let verifier = engine.write_verifier();
+    let failed = engine.close().await.unwrap_err();
+    assert!(matches!(failed, CheckpointError::Lost { .. }), "{failed}");
+    rig.disk.refuse(Refuses::Nobody);
+    let (engine, lost) = crashed(&rig).await;
+    assert_ne!(engine.write_verifier(), verifier);
+    assert!(!lost.is_empty());
+    let node = look(&engine, "file").await;
+    unstable(&engine, node, 0, &data).await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_stop_begins_again_while_neither_store_nor_log_takes_it() {
+    let mut rig = rig();
+    rig.config.key_cache_bytes = 0;
+    let (engine, data) = cut_off(&rig, Refuses::Everybody).await;
+    let closing = engine.clone();
+    let closed = tokio::spawn(async move { closing.close().await });
+    // That it has ended is tried again at once, that it is full is not.
+    while engine.keeper.totals().failures < 2 {
+        tokio::task::yield_now().await;
+    }
+    rig.disk.refuse(Refuses::Nobody);
+    closed.await.unwrap().unwrap();
+    rig.crash();
+    settle().await;
+    let (engine, report) = rig.open().await;
+    assert!(report.clean && report.lost.is_empty());
+    let node = look(&engine, "file").await;
+    assert!(read(&engine, node, 0, data.len() as u32).await == data);
 }
 
 #[tokio::test]

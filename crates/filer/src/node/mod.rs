@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tarn_engine::{AdminError, Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
+use tarn_engine::{AdminError, CheckpointError, Engine, FsckCounts, ScrubProgress, VolumeSpec, VolumeStatus};
 use tarn_store::meter::{Meter, Trouble};
 use tarn_store::operation::Kind;
 use tarn_vfs::{FileSystem, VolumeSettings};
@@ -57,9 +57,13 @@ impl Node {
 
     /// Brings everything to the store and closes it. Front ends have stopped; the log's thread still runs.
     pub async fn close(&self, settings: &Settings) -> Outcome<()> {
-        self.engine.close().await.map_err(|error| Stop::StoreFailed {
-            url: settings.store.show(),
-            reason: format!("the last checkpoint failed: {error}; nothing is lost, the log has it: start again here"),
+        self.engine.close().await.map_err(|error| {
+            let rest = match error {
+                CheckpointError::Lost { .. } => "the log has all else, and clients are told to send that again",
+                _ => "nothing is lost, the log has it",
+            };
+            let reason = format!("the last checkpoint failed: {error}; {rest}: start again here");
+            Stop::StoreFailed { url: settings.store.show(), reason }
         })
     }
 
