@@ -2,7 +2,7 @@
 //!
 //! - Every crash point, fault, kind of operation and way to send a call is a cell. In 10,000 histories each is met a hundred times at
 //!   least; shorter runs owe their part of that, at least once each, and runs of fewer than [`HISTORIES_MIN`] owe nothing.
-//!   The rarest are met eight or nine times in 200, several in one history: a run of that length that lacks one goes on.
+//!   The rarest are met six to ten times in 200, several in one history: a run of that length that lacks one goes on.
 //! - A crash point that the engine passes and that is not listed here owes the same.
 //! - Every history has its operations, its crashes, one of them amid an opening; nearly all reach a checkpoint and a collection.
 

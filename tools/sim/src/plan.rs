@@ -76,10 +76,12 @@ pub const LIFE_POINTS: [&str; 11] = [
     "moved records are written",
     "a condemned object is deleted",
 ];
-/// Of those, the ones that only a pass of reclaim meets, and the one that only a failed commit leads to.
+/// Of those, the ones that only a pass of reclaim meets, the one that only a failed commit leads to, and the one that only a full
+/// store does.
 const COLLECTION_POINTS: [&str; 3] =
     ["before moved records are written", "moved records are written", "a condemned object is deleted"];
 const REOPENING_POINT: &str = "before opening the metadata store again";
+const TOGETHER_POINT: &str = "generations go together";
 /// Crash points met while opening; of the last, when the store is taken over.
 pub const OPENING_POINTS: [&str; 5] = [
     "the owner record names us",
@@ -240,7 +242,7 @@ impl LifePlan {
             moves: chance.percent(50),
             loses_log: number >= 2 && chance.percent(15),
             store_faults: *chance.pick(&[0, 0, 10, 50, 200]),
-            store_full: *chance.pick(&[0, 0, 0, 100, 400]),
+            store_full: if named == Some(TOGETHER_POINT) { 400 } else { *chance.pick(&[0, 0, 0, 100, 400]) },
             store_spells: *chance.pick(&[0, 0, 0, 10]),
             spoilt_reads: *chance.pick(&[0, 0, 0, 20]),
             clock_jumps: *chance.pick(&[0, 0, 20]),
