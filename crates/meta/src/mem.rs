@@ -124,7 +124,7 @@ impl MemDisk {
         let mut state = self.0.lock();
         let batch = state.batch;
         *state.read.entry(batch).or_insert(0) += 1;
-        Arc::new(MemView { disk: self.clone(), epoch, batch })
+        Arc::new(MemView { disk: self.clone(), epoch, batch, over: AtomicBool::new(false) })
     }
 }
 
@@ -214,6 +214,7 @@ impl MetaLook for MemLook {
     }
 
     async fn close(&self) -> MetaResult<()> {
+        self.0.over.store(true, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -301,6 +302,17 @@ struct MemView {
     /// The opening it is of.
     epoch: u64,
     batch: u64,
+    /// Its look has been closed.
+    over: AtomicBool,
+}
+
+impl MemView {
+    fn alive(&self, state: &State) -> MetaResult<()> {
+        match self.over.load(Ordering::SeqCst) {
+            true => Err(MetaError::Unavailable("this look is over".to_owned())),
+            false => state.alive(self.epoch),
+        }
+    }
 }
 
 impl fmt::Debug for MemView {
@@ -326,7 +338,7 @@ impl Drop for MemView {
 impl MetaView for MemView {
     async fn get(&self, key: &[u8]) -> MetaResult<Option<Bytes>> {
         let state = self.disk.0.lock();
-        state.alive(self.epoch)?;
+        self.alive(&state)?;
         Ok(state.entries.get(key).and_then(|versions| at(versions, self.batch)))
     }
 
@@ -336,7 +348,7 @@ impl MetaView for MemView {
             return Ok(page);
         }
         let mut state = self.disk.0.lock();
-        state.alive(self.epoch)?;
+        self.alive(&state)?;
         state.scans += 1;
         let bounds = (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to));
         for (key, versions) in state.entries.range::<[u8], _>(bounds) {

@@ -199,8 +199,8 @@ impl MetaLook for Look {
     }
 
     async fn close(&self) -> MetaResult<()> {
-        let closed = self.reader.close().await;
         self.bridge.cut();
+        let closed = self.reader.close().await;
         closed.or_else(|error| error::of_closing(&error))
     }
 }

@@ -261,26 +261,54 @@ impl Keeper {
         Ok(state)
     }
 
+    /// Whether no metadata store is open for writing; one that has ended by itself is closed.
+    pub(super) async fn has_ended(&self, turn: &mut Turn) -> bool {
+        let ended = turn.meta.as_ref().and_then(|meta| meta.ended());
+        if turn.meta.is_some() && ended.is_none() {
+            return false;
+        }
+        if let Some(error) = ended {
+            tracing::warn!(%error, "the metadata store has ended; it is opened again");
+            self.note_fence(turn, &error);
+        }
+        if let Some(meta) = turn.meta.take()
+            && let Err(error) = meta.close().await
+        {
+            tracing::debug!(%error, "closing the metadata store that has ended");
+        }
+        true
+    }
+
+    /// Without the room that opening again would take: as [`Keeper::read_on`], if nothing is open.
+    pub(super) async fn read_without_room(&self, turn: &mut Turn) {
+        if self.has_ended(turn).await && self.ours(turn).await.is_ok() {
+            self.read_on(turn).await;
+        }
+    }
+
     /// Lets clients read on what the store holds while it does not open for writing, as one does that takes no more: views of
-    /// what failed read nothing any more.
+    /// what failed read nothing any more. Each time anew, for another may have written since.
     async fn read_on(&self, turn: &mut Turn) {
-        if let Some(look) = turn.look.take() {
-            if self.is_of_ours(turn, &*look).await {
-                turn.look = Some(look);
+        let look = match self.opener.look().await {
+            Ok(Some(look)) => look,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the metadata store cannot be read either");
                 return;
             }
+        };
+        let before = if self.is_of_ours(turn, &*look).await {
+            // It may be a batch further, as one that is opened.
+            self.core.stack.show().exchange(0, look.view());
+            turn.look.replace(look)
+        } else {
             end_look(&*look).await;
-        }
-        match self.opener.look().await {
-            Ok(Some(look)) if self.is_of_ours(turn, &*look).await => {
-                tracing::warn!("the metadata store is only read from until it opens again");
-                // It may be a batch further, as one that is opened.
-                self.core.stack.show().exchange(0, look.view());
-                turn.look = Some(look);
-            }
-            Ok(Some(look)) => end_look(&*look).await,
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the metadata store cannot be read either"),
+            turn.look.take()
+        };
+        match before {
+            Some(before) => end_look(&*before).await,
+            None if turn.look.is_some() => tracing::warn!("the metadata store is only read from until it opens again"),
+            None => {}
         }
     }
 

@@ -122,18 +122,8 @@ impl Keeper {
     /// next checkpoint may be far away.
     async fn revive(&self) {
         let mut turn = self.turn.lock().await;
-        let ended = turn.meta.as_ref().and_then(|meta| meta.ended());
-        if self.stopping() || (turn.meta.is_some() && ended.is_none()) {
+        if self.stopping() || !self.has_ended(&mut turn).await {
             return;
-        }
-        if let Some(error) = ended {
-            tracing::warn!(%error, "the metadata store has ended; it is opened again");
-            self.note_fence(&mut turn, &error);
-        }
-        if let Some(meta) = turn.meta.take()
-            && let Err(error) = meta.close().await
-        {
-            tracing::debug!(%error, "closing the metadata store that has ended");
         }
         match self.ready(&mut turn).await {
             Ok(_) => {

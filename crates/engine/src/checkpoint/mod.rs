@@ -332,6 +332,7 @@ impl Keeper {
             return Ok(None);
         };
         if let Some(error) = self.in_vain(&turn).filter(|_| !turn.together) {
+            self.read_without_room(&mut turn).await;
             return Err(error);
         }
         let drawn = turn.next_segment;
@@ -375,7 +376,10 @@ impl Keeper {
         if span.is_several() {
             self.core.config.crash_point("generations go together").await;
         }
-        self.room_to_begin()?;
+        if let Err(full) = self.room_to_begin() {
+            self.read_without_room(turn).await;
+            return Err(full);
+        }
         self.ready(turn).await?;
         if self.core.health.gone().is_some() {
             // Until it is known to be whole, nothing that is missing in it counts as lost.

@@ -10,6 +10,7 @@ use tarn_store::StoreError;
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_store::operation::Operation;
 use tarn_vfs::{Caller, CreateMode, Errno, FileSystem, Node, SetAttr, Special, Stability};
+use tokio::sync::Notify;
 
 use super::checkpoint::failing;
 use super::opening::{look, make, read, root, write};
@@ -45,33 +46,45 @@ async fn without_inodes_for_metadata_nothing_is_begun() {
 
 #[tokio::test]
 async fn what_is_stored_is_read_while_the_metadata_store_does_not_open_for_writing() {
-    let mut rig = Rig::new();
-    rig.config.key_cache_bytes = 0;
-    let engine = rig.create().await;
-    keep_time(&rig);
-    let node = make(&engine, "file").await;
-    write(&engine, node, 0, b"content").await;
-    engine.checkpoint().await.expect("a checkpoint");
+    for tells in [false, true] {
+        let free = Arc::new(AtomicU64::new(1 << 30));
+        let told = free.clone();
+        let mut rig = Rig::new();
+        rig.config.key_cache_bytes = 0;
+        rig.config.capacity = Some(Arc::new(move || tells.then(|| space(1 << 30, told.load(Ordering::Relaxed)))));
+        let engine = rig.create().await;
+        keep_time(&rig);
+        let node = make(&engine, "file").await;
+        write(&engine, node, 0, b"content").await;
+        engine.checkpoint().await.expect("a checkpoint");
 
-    make(&engine, "later").await;
-    rig.disk.end_opened();
-    rig.disk.refuse(Refuses::Writers);
-    failing_to_open(&engine).await;
-    assert_eq!(look(&engine, "file").await, node);
-    assert!(read(&engine, node, 0, 7).await == *b"content");
-    rig.disk.refuse(Refuses::Nobody);
-    engine.checkpoint().await.expect("a checkpoint");
-    for name in ["file", "later"] {
-        look(&engine, name).await;
+        make(&engine, "later").await;
+        free.store(1000, Ordering::Relaxed);
+        if tells {
+            // It waits for room, and opens nothing meanwhile.
+            full(&engine).await;
+        }
+        rig.disk.end_opened();
+        rig.disk.refuse(Refuses::Writers);
+        full(&engine).await;
+        assert_eq!(look(&engine, "file").await, node);
+        assert!(read(&engine, node, 0, 7).await == *b"content");
+        free.store(1 << 30, Ordering::Relaxed);
+        rig.disk.refuse(Refuses::Nobody);
+        engine.checkpoint().await.expect("a checkpoint");
+        for name in ["file", "later"] {
+            look(&engine, name).await;
+        }
+        clean(&engine).await;
     }
-    clean(&engine).await;
 }
 
-/// Two checkpoints: one finds that the metadata store has ended, the other that it does not open.
-async fn failing_to_open(engine: &Engine) {
-    let failed = engine.checkpoint().await.unwrap_err();
-    assert!(matches!(failed, CheckpointError::Meta(_)), "{failed}");
-    let failed = engine.checkpoint().await.unwrap_err();
+/// A checkpoint that meets a full store, after one, perhaps, that finds that the metadata store has ended.
+async fn full(engine: &Engine) {
+    let mut failed = engine.checkpoint().await.unwrap_err();
+    if matches!(failed, CheckpointError::Meta(_)) {
+        failed = engine.checkpoint().await.unwrap_err();
+    }
     assert!(matches!(failed, CheckpointError::Full(_)), "{failed}");
 }
 
@@ -88,21 +101,31 @@ async fn what_another_has_written_since_is_not_read() {
         false => Fault::default(),
     };
     rig.store = Arc::new(FaultStore::new(rig.memory.clone(), rig.clock.clone(), Arc::new(faults)));
-    let engine = rig.create().await;
-    keep_time(&rig);
+    // All that it does by itself ends with `rig`; time and its log go on with the other.
+    let wake = Arc::new(Notify::new());
+    let woken = wake.clone();
+    let made = Engine::create(rig.parts(), Rig::first_volume(), Arc::new(move || woken.notify_one())).await;
+    let (engine, _) = made.expect("a new store");
+    other.drive(&engine, wake);
+    keep_time(&other);
     make(&engine, "file").await;
     engine.checkpoint().await.expect("a checkpoint");
     engine.setattr(&Caller::root(), root(&engine), SetAttr::default()).await.expect("a change");
+    rig.crash();
     hidden.store(true, Ordering::Relaxed);
+    let file = || engine.lookup(&Caller::root(), root(&engine), b"file");
     rig.disk.end_opened();
+    rig.disk.refuse(Refuses::Writers);
+    full(&engine).await;
+    file().await.expect("what it wrote itself");
 
+    rig.disk.refuse(Refuses::Nobody);
     let (taker, _) = other.try_open(true, true).await.expect("a store that is taken");
     taker.remove(&Caller::root(), root(&taker), b"file").await.expect("a file that goes");
     taker.checkpoint().await.expect("a checkpoint");
     rig.disk.refuse(Refuses::Writers);
-    failing_to_open(&engine).await;
-    let found = engine.lookup(&Caller::root(), root(&engine), b"file").await;
-    assert_eq!(found.unwrap_err().value.errno, Errno::TryLater);
+    full(&engine).await;
+    assert_eq!(file().await.unwrap_err().value.errno, Errno::TryLater);
 }
 
 #[tokio::test]
