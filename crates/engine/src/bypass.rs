@@ -67,14 +67,15 @@ impl Core {
         Ok(())
     }
 
-    /// The same of every file, without waiting for the store, at the end of use.
+    /// The same of every file, without waiting for the store, at the end of use; the first error, when all have had their turn.
     pub async fn settle_all(self: &Arc<Self>) -> Result<(), Errno> {
         let stack = self.stack.load();
         let files: BTreeSet<_> = stack.generations.iter().flat_map(|generation| generation.unlogged_maps()).collect();
+        let mut settled = Ok(());
         for (volume, ino) in files {
-            self.settle_of(volume, ino, 0..=u64::MAX, true).await?;
+            settled = settled.and(self.settle_of(volume, ino, 0..=u64::MAX, true).await);
         }
-        Ok(())
+        settled
     }
 
     fn checkpoint_fails(&self) -> bool {

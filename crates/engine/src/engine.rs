@@ -9,7 +9,7 @@ use tarn_base::world::World;
 use tarn_data::Salt;
 use tarn_meta::{MetaOpener, MetaStore};
 use tarn_store::Store;
-use tarn_vfs::{Errno, HandleKey};
+use tarn_vfs::HandleKey;
 use tarn_wal::{Log, LogError};
 
 use crate::cache::Caches;
@@ -31,6 +31,8 @@ use crate::volumes::VolumeTable;
 const LAST_TRIES: u32 = 3;
 /// Pause between them, and while the log's last flush runs.
 const LAST_PAUSE: Duration = Duration::from_millis(200);
+/// No further try of it once so long has passed with a store that hangs.
+const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One shard, open for writing. Implements [`tarn_vfs::FileSystem`].
 #[derive(Clone, Debug)]
@@ -176,18 +178,19 @@ impl Engine {
         }
         let saved = self.save().await;
         let position = self.core.log.appended();
-        self.core.log.wait(position).await?;
-        let saved = match saved {
-            Ok(stored) => {
+        let saved = match (saved, self.core.log.wait(position).await) {
+            (Err(lost @ CheckpointError::Lost { .. }), _) => Err(lost),
+            (_, Err(error)) => Err(error.into()),
+            (Ok(stored), Ok(())) => {
                 self.core.config.crash_point("before the owner record is closed").await;
                 // Without it the bucket alone does not open, so it is no clean end.
                 self.release(position, stored).await
             }
-            Err(error) => Err(error),
+            (Err(error), Ok(())) => Err(error),
         };
         self.tenure.end();
         // A log that is closed clean lacks nothing.
-        if !matches!(saved, Err(CheckpointError::Lost { .. })) {
+        if !matches!(saved, Err(CheckpointError::Lost { .. } | CheckpointError::Log(_))) {
             self.core.config.crash_point("before the log is closed").await;
             self.close_log(position).await?;
         }
@@ -222,17 +225,16 @@ impl Engine {
 
     /// The last checkpoint; if it fails, what has passed the log by is brought into it. Both again while neither is done.
     async fn save(&self) -> Result<Position, CheckpointError> {
-        let mut tries = 1;
+        let (mut tries, begun) = (1, self.core.world.clock.steady());
         loop {
             let failed = match self.last_checkpoints().await {
                 Ok(stored) => return Ok(stored),
                 Err(failed) => failed,
             };
-            let last = tries == LAST_TRIES || matches!(failed, CheckpointError::Deposed);
-            match self.core.settle_all().await {
-                Ok(()) => return Err(failed),
-                Err(Errno::TryLater) if !last => {}
-                Err(errno) => return Err(CheckpointError::Lost { failed: Box::new(failed), errno }),
+            let Err(errno) = self.core.settle_all().await else { return Err(failed) };
+            let spent = tries == LAST_TRIES || self.core.world.clock.steady() - begun > LAST_PATIENCE;
+            if spent || matches!(failed, CheckpointError::Deposed) {
+                return Err(CheckpointError::Lost { failed: Box::new(failed), errno });
             }
             self.core.world.clock.sleep(LAST_PAUSE).await;
             tries += 1;

@@ -9,6 +9,7 @@ use tarn_meta::mem::Refuses;
 use tarn_store::StoreError;
 use tarn_store::fault::{Effect, Fault, FaultStore};
 use tarn_vfs::{Caller, FileSystem, Node, SetAttr, Stability};
+use tarn_wal::faulty::FaultyDisk;
 
 use super::opening::{look, make, read, root, write};
 use super::reclaim::{clean, noise, set_size};
@@ -476,23 +477,29 @@ async fn a_clean_stop_loses_nothing_of_it_though_the_store_is_away() {
     clean(&engine).await;
 }
 
-/// A file that has stored and UNSTABLE data, both needed to know what it holds, and whose metadata store has ended and is full.
+/// UNSTABLE data of two files, what the one holds not to be known without what is stored; the metadata store has ended and refuses.
 async fn cut_off(rig: &Rig, refuses: Refuses) -> (Arc<Engine>, Vec<u8>) {
     let engine = rig.create().await;
     keep_time(rig);
-    let node = make(&engine, "file").await;
-    let mut data = noise(13, 1000 * KIB);
-    unstable(&engine, node, 0, &data).await;
+    let [file, other] = [make(&engine, "file").await, make(&engine, "other").await];
+    unstable(&engine, file, 0, &noise(13, 1000 * KIB)).await;
     engine.checkpoint().await.unwrap();
-    set_size(&engine, node, 300 * KIB as u64).await;
+    set_size(&engine, file, 300 * KIB as u64).await;
     engine.checkpoint().await.unwrap();
-    let more = noise(14, 600 * KIB);
-    unstable(&engine, node, 0, &more).await;
-    data[..more.len()].copy_from_slice(&more);
-    data.truncate(more.len());
+    let data = noise(14, 600 * KIB);
+    for node in [file, other] {
+        unstable(&engine, node, 0, &data).await;
+    }
     rig.disk.end_opened();
     rig.disk.refuse(refuses);
     (engine, data)
+}
+
+async fn holds(engine: &Engine, names: &[&str], data: &[u8]) {
+    for name in names {
+        let node = look(engine, name).await;
+        assert!(read(engine, node, 0, data.len() as u32).await == data, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -509,8 +516,7 @@ async fn a_clean_stop_loses_nothing_of_it_though_the_metadata_store_is_full() {
     let (engine, report) = rig.open().await;
     assert!(report.clean && report.lost.is_empty());
     assert_eq!(engine.write_verifier(), verifier);
-    let node = look(&engine, "file").await;
-    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    holds(&engine, &["file", "other"], &data).await;
     clean(&engine).await;
 }
 
@@ -526,10 +532,26 @@ async fn a_stop_that_loses_some_of_it_says_so_and_its_client_is_told() {
     let (engine, lost) = crashed(&rig).await;
     assert_ne!(engine.write_verifier(), verifier);
     assert!(!lost.is_empty());
+    // Where nothing else was needed the log took it.
+    holds(&engine, &["other"], &data).await;
     let node = look(&engine, "file").await;
     unstable(&engine, node, 0, &data).await;
-    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    holds(&engine, &["file"], &data).await;
     clean(&engine).await;
+}
+
+#[tokio::test]
+async fn a_stop_whose_log_has_failed_says_what_is_lost() {
+    let mut rig = rig();
+    let disk = FaultyDisk::new(16 << 20, 1);
+    rig.device = disk.device();
+    let engine = rig.create().await;
+    keep_time(&rig);
+    let node = make(&engine, "file").await;
+    unstable(&engine, node, 0, &noise(15, 600 * KIB)).await;
+    disk.break_down();
+    let failed = engine.close().await.unwrap_err();
+    assert!(matches!(failed, CheckpointError::Lost { .. }), "{failed}");
 }
 
 #[tokio::test]
@@ -549,8 +571,7 @@ async fn a_stop_begins_again_while_neither_store_nor_log_takes_it() {
     settle().await;
     let (engine, report) = rig.open().await;
     assert!(report.clean && report.lost.is_empty());
-    let node = look(&engine, "file").await;
-    assert!(read(&engine, node, 0, data.len() as u32).await == data);
+    holds(&engine, &["file", "other"], &data).await;
 }
 
 #[tokio::test]

@@ -59,7 +59,10 @@ impl Node {
     pub async fn close(&self, settings: &Settings) -> Outcome<()> {
         self.engine.close().await.map_err(|error| {
             let rest = match error {
-                CheckpointError::Lost { .. } => "the log has all else, and clients are told to send that again",
+                CheckpointError::Lost { .. } => {
+                    "the log has all else that was promised, and clients are told to send that again"
+                }
+                CheckpointError::Log(_) => "what was promised before is in the log",
                 _ => "nothing is lost, the log has it",
             };
             let reason = format!("the last checkpoint failed: {error}; {rest}: start again here");
